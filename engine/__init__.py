@@ -1,0 +1,1 @@
+"""A small continuous-batching engine that records every step. Imports no torch and no screen."""

@@ -1,0 +1,273 @@
+"""The stream of immutable records an engine leaves: one a step, and one for changes between steps.
+
+Recording, replay, the comparison of modes, metrics, tests and every widget are readers of this one
+stream. Struct fields are JSON keys of a trace file, so renaming one is a new schema version.
+Times are seconds on the engine clock, which stands still while the engine is paused, idle or held back.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from engine.plan import Layout, SegmentKind
+
+SCHEMA_VERSION = 1
+#: Waiting requests a record names; the rest are only counted, so its cost does not grow with the queue.
+WAITING_SHOWN = 64
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """The tokens of one sequence in a step. The mask follows from these (`mask.py`).
+
+    Attributes:
+        request_id, slot, kind: whose, in which lane, and whether it is prefill, decode or dead work.
+        row, q_start, q_len: its columns in the step's tensor.
+        kv_start, kv_len: its keys on the mask's key axis; the last `q_len` of them are new.
+        position: place in its own sequence of its first token.
+        token_ids: the `q_len` tokens fed.
+        block_ids: its block table in this step.
+        num_prompt_left: prompt tokens still to be fed after this step (a prefill cut into pieces).
+        sampled: the token chosen after its last one; None: nothing was sampled.
+        logprob: natural log probability of that token.
+        top: the likeliest (token id, logprob), best first.
+    """
+
+    request_id: str
+    slot: int
+    kind: SegmentKind
+    row: int
+    q_start: int
+    q_len: int
+    kv_start: int
+    kv_len: int
+    position: int
+    token_ids: tuple[int, ...]
+    block_ids: tuple[int, ...]
+    num_prompt_left: int = 0
+    sampled: int | None = None
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def num_cached(self) -> int:
+        """Keys that were there before this step."""
+        return self.kv_len - self.q_len
+
+
+class TokenCounts(msgspec.Struct, frozen=True):
+    """The token positions of a step's tensor, by what they were spent on."""
+
+    prompt: int = 0
+    decode: int = 0
+    recomputed: int = 0
+    dead: int = 0
+    padding: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.prompt + self.decode + self.recomputed + self.dead + self.padding
+
+
+class SlotRecord(msgspec.Struct, frozen=True):
+    """Who was in a slot during a step, with the step's own progress counted in.
+
+    `held` marks a finished request whose slot static batching keeps until the wave ends; it has been
+    held for `held_steps` steps.
+    """
+
+    slot: int
+    request_id: str
+    held: bool
+    num_computed_tokens: int
+    num_prompt_tokens: int
+    num_output_tokens: int
+    max_tokens: int
+    held_steps: int = 0
+
+
+class WaitingRecord(msgspec.Struct, frozen=True):
+    """A waiting request and why it waits.
+
+    `reason` is one of: no_free_slot, token_budget, kv_blocks, wave (slots idle until it ends), draining
+    (a switch to static waits for the running), behind (`blocked_by` does not fit), loading, encoding,
+    paused, next_step. `idle_slots` counts slots that stay empty meanwhile.
+    """
+
+    request_id: str
+    reason: str
+    blocked_by: str = ""
+    idle_slots: int = 0
+    preempted: bool = False
+
+
+class RequestRecord(msgspec.Struct, frozen=True):
+    """What was asked; stands once in the stream, when the request arrives.
+
+    `index` is the arrival number that names its letter. `num_template_tokens` counts the prompt tokens a
+    chat template added. `label` is the name a file gave it.
+    """
+
+    request_id: str
+    index: int
+    prompt_token_ids: tuple[int, ...]
+    prompt_text: str
+    max_tokens: int
+    arrival_s: float
+    temperature: float = 0.0
+    seed: int = 0
+    ignore_eos: bool = False
+    stop_token_ids: tuple[int, ...] = ()
+    num_template_tokens: int = 0
+    label: str = ""
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """A request entered a slot; it is first fed in the step whose record this stands in."""
+
+    request_id: str
+    slot: int
+    resumed: bool = False
+
+
+class Preemption(msgspec.Struct, frozen=True):
+    """A running request gave its KV back; `lost_tokens` computed tokens must be fed again."""
+
+    request_id: str
+    slot: int
+    lost_tokens: int
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """A request's one terminal event. `reason`: stop, length, abort, error, ignored; `slot` None: never ran."""
+
+    request_id: str
+    reason: str
+    slot: int | None
+    num_output_tokens: int
+    time_s: float
+    error: str = ""
+
+
+class Release(msgspec.Struct, frozen=True):
+    """A slot became free."""
+
+    request_id: str
+    slot: int
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A setting that took effect: `name` is mode, max_num_seqs, …"""
+
+    name: str
+    before: str
+    after: str
+
+
+class Events(msgspec.Struct, frozen=True):
+    """What changed, in the order of the fields' names within a step.
+
+    Attributes:
+        submitted: requests that arrived since the record before.
+        changed: settings that took effect.
+        admitted, preempted, finished, released: as their structs say.
+        barrier: a static wave ended in this step (its last request finished).
+        blocks_allocated, blocks_freed: KV blocks.
+        tokens: (token id, its bytes) of ids that appear for the first time in the stream.
+        errors: faults, one sentence each.
+    """
+
+    submitted: tuple[RequestRecord, ...] = ()
+    changed: tuple[Change, ...] = ()
+    admitted: tuple[Admission, ...] = ()
+    preempted: tuple[Preemption, ...] = ()
+    finished: tuple[Finish, ...] = ()
+    released: tuple[Release, ...] = ()
+    barrier: bool = False
+    blocks_allocated: int = 0
+    blocks_freed: int = 0
+    tokens: tuple[tuple[int, bytes], ...] = ()
+    errors: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return self == _NOTHING
+
+
+_NOTHING = Events()
+
+
+class StepRecord(msgspec.Struct, frozen=True, tag="step"):
+    """One finished step: what went through the model, for whom, and what came of it.
+
+    Attributes:
+        step: number of the step, from 1.
+        epoch: which start of the model runner it ran on.
+        mode, policy, layout: how it was scheduled and laid out.
+        start_s, end_s: engine clock.
+        shape: (rows, columns) of the token tensor.
+        num_keys: length of the mask's key axis (of one row's, when padded).
+        tokens: its token positions by kind.
+        max_num_batched_tokens, max_num_seqs: the limits it ran under.
+        segments: in slot order.
+        slots: occupied slots only, by number.
+        waiting_count: all waiting requests after this step's admissions.
+        waiting: the first `WAITING_SHOWN` of them.
+        free_blocks, num_blocks: KV pool after the step.
+        kv_tokens: tokens whose KV is stored after the step.
+        draining: requests that must end before a mode just switched to starts a wave of its own.
+        events: what changed.
+        schedule_s, forward_s, sample_s: where the time went.
+        failed: the forward failed and its requests ended in error; nothing was sampled.
+    """
+
+    step: int
+    epoch: int
+    mode: str
+    policy: str
+    layout: Layout
+    start_s: float
+    end_s: float
+    shape: tuple[int, int]
+    num_keys: int
+    tokens: TokenCounts
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    segments: tuple[Segment, ...]
+    slots: tuple[SlotRecord, ...]
+    waiting_count: int
+    waiting: tuple[WaitingRecord, ...]
+    free_blocks: int
+    num_blocks: int
+    kv_tokens: int
+    events: Events
+    draining: int = 0
+    schedule_s: float = 0.0
+    forward_s: float = 0.0
+    sample_s: float = 0.0
+    failed: bool = False
+
+
+class QuietRecord(msgspec.Struct, frozen=True, tag="quiet"):
+    """Changes between steps (a prompt arrived while paused, a waiting request was cancelled).
+
+    `step` is the number of the last finished step.
+    """
+
+    step: int
+    time_s: float
+    events: Events
+
+
+class TraceHeader(msgspec.Struct, frozen=True, tag="header"):
+    """First line of a trace file."""
+
+    schema_version: int
+    model: str
+    device: str = ""
+    dtype: str = ""
+    block_size: int = 16
+    max_model_len: int = 2048
+    machine: str = ""
+
+
+Record = StepRecord | QuietRecord

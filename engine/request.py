@@ -1,0 +1,173 @@
+"""One request: what was asked, what it has produced, and the states it may pass through.
+
+Owns `num_computed_tokens` and the status; knows nothing of other requests, slots' rules or tensors.
+There is no prefill phase and no decode phase: `num_computed_tokens` chases `num_tokens` (the idea is
+vLLM v1's), which covers prefill, chunked prefill, decode and resuming after preemption with one rule.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class RequestStatus(Enum):
+    """Where a request stands; `finish_reason` is derived from it."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+    FINISHED_STOPPED = "finished_stopped"
+    FINISHED_LENGTH_CAPPED = "finished_length_capped"
+    FINISHED_ABORTED = "finished_aborted"
+    FINISHED_ERROR = "finished_error"
+    FINISHED_IGNORED = "finished_ignored"
+
+    @property
+    def is_finished(self) -> bool:
+        return self in FINISH_REASONS
+
+
+FINISH_REASONS: dict[RequestStatus, str] = {
+    RequestStatus.FINISHED_STOPPED: "stop",
+    RequestStatus.FINISHED_LENGTH_CAPPED: "length",
+    RequestStatus.FINISHED_ABORTED: "abort",
+    RequestStatus.FINISHED_ERROR: "error",
+    RequestStatus.FINISHED_IGNORED: "ignored",
+}
+
+_ENDS = {RequestStatus.FINISHED_ABORTED, RequestStatus.FINISHED_ERROR}
+TRANSITIONS: dict[RequestStatus, set[RequestStatus]] = {
+    RequestStatus.WAITING: {RequestStatus.RUNNING, RequestStatus.FINISHED_IGNORED} | _ENDS,
+    RequestStatus.RUNNING: {
+        RequestStatus.PREEMPTED,
+        RequestStatus.FINISHED_STOPPED,
+        RequestStatus.FINISHED_LENGTH_CAPPED,
+    }
+    | _ENDS,
+    RequestStatus.PREEMPTED: {RequestStatus.RUNNING} | _ENDS,
+}
+
+
+class IllegalTransition(RuntimeError):
+    """A status change that `TRANSITIONS` does not list: a fault in the engine, never in the input."""
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request's tokens are chosen and when it ends.
+
+    Attributes:
+        max_tokens: output tokens at most.
+        temperature: 0 is greedy (argmax); otherwise logits are divided by it before drawing.
+        seed: the request's own seed. Output token i is drawn from a generator seeded by (seed, i), so
+            a request's text does not depend on its neighbours, on preemption or on a restart.
+        stop_token_ids: tokens that end the request, beside the model's end-of-sequence tokens.
+        ignore_eos: go on past the model's end-of-sequence tokens (`stop_token_ids` still end it).
+
+    Raises:
+        ValueError: a value is out of range, said in one sentence.
+    """
+
+    max_tokens: int = 64
+    temperature: float = 0.0
+    seed: int = 0
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
+        if not 0.0 <= self.temperature < float("inf"):
+            raise ValueError(f"temperature must be 0 (greedy) or a positive number, not {self.temperature}")
+
+
+class Request:
+    """A request inside the engine. Mutable; owned by the engine thread alone.
+
+    Args:
+        request_id: unique in its engine.
+        index: arrival number, 0 for the first request of the engine; names its letter on screen.
+        prompt_token_ids: at least one token.
+        params: sampling parameters.
+        arrival_s: arrival on the engine clock, seconds.
+        priority: lower runs earlier, for policies that order by it.
+    """
+
+    __slots__ = (
+        "arrival_s",
+        "high_water",
+        "index",
+        "num_computed_tokens",
+        "num_preemptions",
+        "output_token_ids",
+        "params",
+        "priority",
+        "prompt_token_ids",
+        "request_id",
+        "slot",
+        "status",
+    )
+
+    def __init__(
+        self,
+        request_id: str,
+        index: int,
+        prompt_token_ids: list[int],
+        params: SamplingParams,
+        arrival_s: float = 0.0,
+        priority: int = 0,
+    ) -> None:
+        self.request_id = request_id
+        self.index = index
+        self.prompt_token_ids = prompt_token_ids
+        self.params = params
+        self.arrival_s = arrival_s
+        self.priority = priority
+        self.output_token_ids: list[int] = []
+        self.num_computed_tokens = 0
+        #: The most tokens ever computed: feeding a position below it again is recomputation.
+        self.high_water = 0
+        self.num_preemptions = 0
+        self.slot: int | None = None
+        self.status = RequestStatus.WAITING
+
+    def __repr__(self) -> str:
+        return f"Request({self.request_id}, {self.status.value}, {self.num_computed_tokens}/{self.num_tokens})"
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.prompt_token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.output_token_ids)
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and outputs so far; the last output is not computed before it is fed."""
+        return len(self.prompt_token_ids) + len(self.output_token_ids)
+
+    @property
+    def num_pending_tokens(self) -> int:
+        """Tokens still to be fed before the next one can be sampled."""
+        return self.num_tokens - self.num_computed_tokens
+
+    def tokens(self, start: int, stop: int) -> list[int]:
+        """Token ids at positions [start, stop) of prompt + outputs."""
+        prompt = self.prompt_token_ids
+        if stop <= len(prompt):
+            return prompt[start:stop]
+        head = prompt[start:]
+        offset = len(prompt)
+        return head + self.output_token_ids[max(0, start - offset) : stop - offset]
+
+    def move_to(self, status: RequestStatus) -> None:
+        """Change status.
+
+        Raises:
+            IllegalTransition: `TRANSITIONS` does not list the change.
+        """
+        if status not in TRANSITIONS.get(self.status, set()):
+            raise IllegalTransition(f"{self.request_id}: {self.status.name} -> {status.name}")
+        self.status = status

@@ -1,0 +1,45 @@
+"""What one drawing of the screen is made from: the engine's state, the shown step, and the folds.
+
+Widgets take a `Frame` in `show()` and read nothing else; none of them calls into the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cbtui.naming import Badges
+from engine.ledger import Ledger
+from engine.metrics import MetricsSnapshot, RunSummary
+from engine.records import Record, StepRecord
+from engine.state import EngineState
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One consistent picture.
+
+    Attributes:
+        state: the engine now.
+        record: the shown step; None before the first.
+        is_live: the shown step is the newest one.
+        records: records since the engine was last empty, up to the shown one (steps and quiet ones), for the
+            timeline and the events; the list grows, it is never rebuilt.
+        ledger: every request's story; ask it `outputs_at(record.step)`.
+        badges: names and colours.
+        metrics: counters at the shown step.
+        runs: finished runs, oldest first.
+        run: the run under way; None when empty.
+        selected: request id chosen by the cursor, or None.
+    """
+
+    state: EngineState
+    record: StepRecord | None
+    is_live: bool
+    records: Sequence[Record]
+    ledger: Ledger
+    badges: Badges
+    metrics: MetricsSnapshot
+    runs: Sequence[RunSummary]
+    run: RunSummary | None
+    selected: str | None = None

@@ -1,0 +1,146 @@
+"""The story of every request, folded from the records: the one reader most other readers build on.
+
+Screens, `compare`, metrics and replay ask it what a request looked like at any step. Pure; holds no
+engine state that the records do not say.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from engine.records import Events, Finish, QuietRecord, Record, RequestRecord, StepRecord
+
+
+@dataclass(slots=True)
+class RequestStory:
+    """One request over time. Steps are step numbers, times are engine seconds.
+
+    `token_steps[i]` is the step that made output token i; `token_times[i]` its end on the engine clock.
+    `first_step`: the step that first fed it. `steps_fed`: steps that fed it a useful token.
+    `finish_step`: the last finished step when it ended. `release_step`: the step that freed its slot.
+    `dead_steps`: steps its slot was held after its end. `delivered_step` is when a caller of static
+    batching that waits for the whole wave would see it (the barrier), else `finish_step`.
+    """
+
+    request: RequestRecord
+    submitted_step: int
+    slot: int | None = None
+    first_step: int | None = None
+    first_scheduled_s: float | None = None
+    output_token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float | None] = field(default_factory=list)
+    token_steps: list[int] = field(default_factory=list)
+    token_times: list[float] = field(default_factory=list)
+    steps_fed: int = 0
+    dead_steps: int = 0
+    num_preemptions: int = 0
+    finish: Finish | None = None
+    finish_step: int | None = None
+    release_step: int | None = None
+    release_s: float | None = None
+
+    @property
+    def request_id(self) -> str:
+        return self.request.request_id
+
+    @property
+    def index(self) -> int:
+        return self.request.index
+
+    def outputs_at(self, step: int) -> list[int]:
+        """Output token ids made up to and including `step`."""
+        return self.output_token_ids[: bisect_right(self.token_steps, step)]
+
+    def is_finished_at(self, step: int) -> bool:
+        """Whether its terminal event came at or before `step`."""
+        return self.finish_step is not None and self.finish_step <= step
+
+    @property
+    def queue_s(self) -> float | None:
+        """Queue time: arrival to first scheduled."""
+        return None if self.first_scheduled_s is None else self.first_scheduled_s - self.request.arrival_s
+
+    @property
+    def ttft_s(self) -> float | None:
+        """Time to first token: arrival to first output token, waiting included."""
+        return self.token_times[0] - self.request.arrival_s if self.token_times else None
+
+    @property
+    def e2e_s(self) -> float | None:
+        """E2E latency: arrival to end."""
+        return None if self.finish is None else self.finish.time_s - self.request.arrival_s
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Time per output token after the first: n tokens have n - 1 gaps; None below two tokens."""
+        if len(self.token_times) < 2:
+            return None
+        return (self.token_times[-1] - self.token_times[0]) / (len(self.token_times) - 1)
+
+
+class Ledger:
+    """Folds records into stories. `apply` each record once, in order."""
+
+    def __init__(self) -> None:
+        self.stories: dict[str, RequestStory] = {}
+        #: Bytes of every token id seen in the stream.
+        self.token_bytes: dict[int, bytes] = {}
+        #: Ids of finished requests, oldest first.
+        self.finished: list[str] = []
+        self.step = 0
+
+    def __getitem__(self, request_id: str) -> RequestStory:
+        return self.stories[request_id]
+
+    def apply(self, record: Record) -> None:
+        """Take one record in. Cost follows what changed in it, not the length of the run."""
+        self.step = record.step
+        match record:
+            case StepRecord():
+                self._apply_arrivals(record.events, record.step)
+                for admission in record.events.admitted:
+                    story = self.stories[admission.request_id]
+                    story.slot = admission.slot
+                    if story.first_step is None:
+                        story.first_step, story.first_scheduled_s = record.step, record.start_s
+                self._apply_segments(record)
+                self._apply_ends(record.events, record.step, record.end_s)
+            case QuietRecord():
+                self._apply_arrivals(record.events, record.step)
+                self._apply_ends(record.events, record.step, record.time_s)
+
+    def _apply_arrivals(self, events: Events, step: int) -> None:
+        self.token_bytes.update(events.tokens)
+        for request in events.submitted:
+            self.stories[request.request_id] = RequestStory(request, step)
+
+    def _apply_segments(self, record: StepRecord) -> None:
+        for segment in record.segments:
+            story = self.stories[segment.request_id]
+            if segment.kind == "dead":
+                story.dead_steps += 1
+                continue
+            story.steps_fed += 1
+            if segment.sampled is not None:
+                story.output_token_ids.append(segment.sampled)
+                story.logprobs.append(segment.logprob)
+                story.token_steps.append(record.step)
+                story.token_times.append(record.end_s)
+
+    def _apply_ends(self, events: Events, step: int, time_s: float) -> None:
+        for preemption in events.preempted:
+            story = self.stories[preemption.request_id]
+            story.num_preemptions += 1
+            story.slot = None
+        for finish in events.finished:
+            story = self.stories[finish.request_id]
+            story.finish, story.finish_step = finish, step
+            self.finished.append(finish.request_id)
+        for release in events.released:
+            story = self.stories[release.request_id]
+            story.release_step, story.release_s = step, time_s
+
+    def decode(self, token_ids: list[int] | tuple[int, ...]) -> str:
+        """Text of token ids by their bytes; incomplete UTF-8 shows as the replacement character."""
+        return b"".join(self.token_bytes.get(token, b"") for token in token_ids).decode("utf-8", "replace")

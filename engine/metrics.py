@@ -1,0 +1,271 @@
+"""Figures folded from the records, with the field's names (see each attribute).
+
+All times are on the engine clock. Rates have a window; shares are over the current run: the stretch of
+steps since the engine was last empty.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from engine.ledger import Ledger, RequestStory
+from engine.records import QuietRecord, Record, StepRecord
+
+RATE_WINDOW_S = 5.0
+#: Finished requests whose latencies count towards the percentiles: the newest ones.
+LATENCY_SAMPLES = 1000
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """Nearest-rank percentile (`share` in 0–1) of values in any order; None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1))]
+
+
+class MetricsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The counters at one step.
+
+    Attributes:
+        output_tokens_per_s, prompt_tokens_per_s, steps_per_s: over the last `RATE_WINDOW_S` of the engine
+            clock; None before the first step.
+        slot_occupancy: slots that fed a useful token / `max_num_seqs`, mean over the run's steps, 0–1.
+        padding_waste: padding token positions / all token positions, over the run.
+        dead_work: positions spent on finished requests / all token positions, over the run.
+        batch_fill: scheduled tokens / `max_num_batched_tokens`, in the shown step.
+        kv_tokens, kv_cache_usage: tokens cached; blocks in use / all blocks, 0–1.
+        ttft_p50_s, ttft_p95_s: arrival to first token, over requests that have one.
+        itl_p50_s, itl_p95_s: gaps between successive output tokens.
+        tpot_p50_s: per request, finished ones.
+        num_finished, num_requests: ended, arrived.
+        step_s: seconds of the shown step.
+        num_steps: steps of the run.
+        num_output_tokens: output tokens of the run.
+        throughput_history: output tokens/s of the last steps, oldest first, for a sparkline.
+    """
+
+    output_tokens_per_s: float | None = None
+    prompt_tokens_per_s: float | None = None
+    steps_per_s: float | None = None
+    slot_occupancy: float = 0.0
+    padding_waste: float = 0.0
+    dead_work: float = 0.0
+    batch_fill: float = 0.0
+    kv_tokens: int = 0
+    kv_cache_usage: float = 0.0
+    ttft_p50_s: float | None = None
+    ttft_p95_s: float | None = None
+    itl_p50_s: float | None = None
+    itl_p95_s: float | None = None
+    tpot_p50_s: float | None = None
+    num_finished: int = 0
+    num_requests: int = 0
+    step_s: float = 0.0
+    num_steps: int = 0
+    num_output_tokens: int = 0
+    throughput_history: tuple[float, ...] = ()
+
+
+class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of steps from an empty engine to an empty engine.
+
+    Attributes:
+        modes: in the order they were used; usually one.
+        first_step, last_step: step numbers.
+        slot_steps: sum of `max_num_seqs` over the steps: lanes offered.
+        useful: slot-steps that fed a useful token.
+        dead: slot-steps that fed a finished request's token.
+        output_tokens: sampled tokens.
+        token_positions, padding: of the steps' tensors.
+        elapsed_s: engine seconds.
+        request_ids: in arrival order.
+        workload: what was asked, to recognise the same requests run again in another mode.
+        finished: whether the engine is empty again.
+    """
+
+    modes: tuple[str, ...]
+    first_step: int
+    last_step: int
+    slot_steps: int
+    useful: int
+    dead: int
+    output_tokens: int
+    token_positions: int
+    padding: int
+    elapsed_s: float
+    request_ids: tuple[str, ...]
+    workload: tuple[tuple[tuple[int, ...], int], ...]
+    finished: bool
+
+    @property
+    def steps(self) -> int:
+        return self.last_step - self.first_step + 1
+
+
+@dataclass(slots=True)
+class _Run:
+    first_step: int
+    modes: list[str] = field(default_factory=list)
+    last_step: int = 0
+    slot_steps: int = 0
+    useful: int = 0
+    dead: int = 0
+    output_tokens: int = 0
+    token_positions: int = 0
+    padding: int = 0
+    elapsed_s: float = 0.0
+
+
+class Metrics:
+    """Folds records; share one `Ledger` with it, applied first.
+
+    `snapshot()` is asked once a frame, `apply()` once a record, so percentiles are computed in the former.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._window: deque[tuple[float, float, int, int]] = deque()
+        self._window_output = 0
+        self._window_prompt = 0
+        self._window_s = 0.0
+        self._history: deque[float] = deque(maxlen=60)
+        self._ttft: deque[float] = deque(maxlen=LATENCY_SAMPLES)
+        self._itl: deque[float] = deque(maxlen=4 * LATENCY_SAMPLES)
+        self._tpot: deque[float] = deque(maxlen=LATENCY_SAMPLES)
+        self._last: StepRecord | None = None
+        self._run: _Run | None = None
+        self._run_requests: list[RequestStory] = []
+        self._unfinished: set[str] = set()
+        self._num_finished = 0
+        #: Finished runs, oldest first, and the one under way.
+        self.runs: list[RunSummary] = []
+
+    def apply(self, record: Record) -> None:
+        """Take in a record the ledger has already seen."""
+        for request in record.events.submitted:
+            if not self._unfinished and (self._run is None or self._run.last_step):
+                self._close_run()
+            self._unfinished.add(request.request_id)
+            self._run_requests.append(self._ledger[request.request_id])
+        if isinstance(record, StepRecord):
+            self._apply_step(record)
+        for finish in record.events.finished:
+            self._unfinished.discard(finish.request_id)
+            self._num_finished += 1
+            tpot = self._ledger[finish.request_id].tpot_s
+            if tpot is not None:
+                self._tpot.append(tpot)
+        if isinstance(record, QuietRecord) and not self._unfinished and self._run is None:
+            self._run_requests.clear()
+        if not self._unfinished and self._run is not None and record.events.finished:
+            self._close_run()
+
+    def _apply_step(self, record: StepRecord) -> None:
+        self._last = record
+        run = self._run
+        if run is None:
+            run = self._run = _Run(first_step=record.step)
+        if not run.modes or run.modes[-1] != record.mode:
+            run.modes.append(record.mode)
+        duration = record.end_s - record.start_s
+        sampled = useful = dead = 0
+        for segment in record.segments:
+            if segment.kind == "dead":
+                dead += 1
+                continue
+            useful += 1
+            if segment.sampled is None:
+                continue
+            sampled += 1
+            times = self._ledger[segment.request_id].token_times
+            if len(times) >= 2:
+                self._itl.append(times[-1] - times[-2])
+            elif times:
+                self._ttft.append(times[0] - self._ledger[segment.request_id].request.arrival_s)
+        run.last_step = record.step
+        run.slot_steps += record.max_num_seqs
+        run.useful += useful
+        run.dead += dead
+        run.output_tokens += sampled
+        run.token_positions += record.tokens.total
+        run.padding += record.tokens.padding
+        run.elapsed_s += duration
+        self._slide(record.end_s, duration, sampled, record.tokens.prompt)
+
+    def _slide(self, end_s: float, duration: float, output: int, prompt: int) -> None:
+        self._window.append((end_s, duration, output, prompt))
+        self._window_s += duration
+        self._window_output += output
+        self._window_prompt += prompt
+        while len(self._window) > 1 and self._window[0][0] <= end_s - RATE_WINDOW_S:
+            _, old, old_output, old_prompt = self._window.popleft()
+            self._window_s -= old
+            self._window_output -= old_output
+            self._window_prompt -= old_prompt
+        self._history.append(output / duration if duration > 0 else 0.0)
+
+    def _close_run(self) -> None:
+        if self._run is not None:
+            self.runs.append(self._summary(self._run, finished=True))
+        self._run = None
+        self._run_requests = []
+
+    def _summary(self, run: _Run, *, finished: bool) -> RunSummary:
+        requests = sorted(self._run_requests, key=lambda s: s.index)
+        return RunSummary(
+            modes=tuple(run.modes),
+            first_step=run.first_step,
+            last_step=run.last_step,
+            slot_steps=run.slot_steps,
+            useful=run.useful,
+            dead=run.dead,
+            output_tokens=run.output_tokens,
+            token_positions=run.token_positions,
+            padding=run.padding,
+            elapsed_s=run.elapsed_s,
+            request_ids=tuple(s.request_id for s in requests),
+            workload=tuple((s.request.prompt_token_ids, s.request.max_tokens) for s in requests),
+            finished=finished,
+        )
+
+    @property
+    def current_run(self) -> RunSummary | None:
+        """The run under way; None when the engine is empty."""
+        return None if self._run is None else self._summary(self._run, finished=False)
+
+    def snapshot(self) -> MetricsSnapshot:
+        """The counters now."""
+        last, run = self._last, self._run
+        requests = len(self._ledger.stories)
+        if last is None:
+            return MetricsSnapshot(num_requests=requests, num_finished=self._num_finished)
+        seconds = self._window_s
+        shares = run or self.runs[-1] if (run or self.runs) else None
+        positions = shares.token_positions if shares else 0
+        return MetricsSnapshot(
+            output_tokens_per_s=self._window_output / seconds if seconds > 0 else None,
+            prompt_tokens_per_s=self._window_prompt / seconds if seconds > 0 else None,
+            steps_per_s=len(self._window) / seconds if seconds > 0 else None,
+            slot_occupancy=shares.useful / shares.slot_steps if shares else 0.0,
+            padding_waste=shares.padding / positions if shares and positions else 0.0,
+            dead_work=shares.dead / positions if shares and positions else 0.0,
+            batch_fill=last.tokens.total / last.max_num_batched_tokens,
+            kv_tokens=last.kv_tokens,
+            kv_cache_usage=1 - last.free_blocks / last.num_blocks,
+            ttft_p50_s=percentile(self._ttft, 0.5),
+            ttft_p95_s=percentile(self._ttft, 0.95),
+            itl_p50_s=percentile(self._itl, 0.5),
+            itl_p95_s=percentile(self._itl, 0.95),
+            tpot_p50_s=percentile(self._tpot, 0.5),
+            num_finished=self._num_finished,
+            num_requests=requests,
+            step_s=last.end_s - last.start_s,
+            num_steps=shares.last_step - shares.first_step + 1 if shares else 0,
+            num_output_tokens=shares.output_tokens if shares else 0,
+            throughput_history=tuple(self._history),
+        )

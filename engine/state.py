@@ -1,0 +1,75 @@
+"""What the engine thread publishes for a screen: its latest state, and nothing that must be computed.
+
+The stream of records says what happened; this says how things stand now, between records too.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from engine.config import EngineConfig
+from engine.records import SlotRecord, WaitingRecord
+from engine.runner import Loading, ModelInfo
+
+#: `draining` is not a status: it is a number beside `mode`.
+Status = Literal["loading", "running", "paused", "idle", "failed", "closed"]
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why the engine cannot go on: the stage, the cause in a sentence, a command that may help."""
+
+    stage: str
+    message: str
+    hint: str = ""
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """A command that was refused, in one sentence; `number` counts them so a screen says each once."""
+
+    number: int
+    message: str
+
+
+class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """The newest state; `version` rises with every publication.
+
+    Attributes:
+        status: loading, running, paused, idle (nothing to do), failed, closed.
+        paused: the pause key's state; a paused engine without work is `paused`, not `idle`.
+        loading: progress while loading.
+        failure: cause while failed.
+        model: None until the model is ready.
+        mode: the mode of the next step if nothing changes.
+        pending_mode: asked for, takes effect at the next step.
+        draining: running requests that must end before static mode starts a wave of its own.
+        config: limits in force; `pending_config` takes effect at the next step.
+        speed: steps a second at most; None: as fast as it can.
+        step: number of the last finished step.
+        time_s: engine clock.
+        slots: occupied slots as they are now (after cancels, before the next step's admissions).
+        waiting_count, waiting: as in `StepRecord`, as they are now.
+        num_records: records appended to the history so far; a reader that has seen fewer has news.
+        rejection: the last refused command.
+    """
+
+    version: int = 0
+    status: Status = "loading"
+    paused: bool = False
+    loading: Loading | None = None
+    failure: Failure | None = None
+    model: ModelInfo | None = None
+    mode: str = "continuous"
+    pending_mode: str | None = None
+    draining: int = 0
+    config: EngineConfig = EngineConfig()
+    pending_config: EngineConfig | None = None
+    speed: float | None = None
+    step: int = 0
+    time_s: float = 0.0
+    slots: tuple[SlotRecord, ...] = ()
+    waiting_count: int = 0
+    waiting: tuple[WaitingRecord, ...] = ()
+    num_records: int = 0
+    rejection: Rejection | None = None

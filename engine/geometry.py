@@ -112,7 +112,9 @@ def lay_out(plan: Plan, arena: ArenaShape) -> Geometry:
         if row.sampling is not None:
             logits_indices.append(end - 1)
             sampled_rows.append(number)
-    return Geometry(shape, num_keys, input_ids, position_ids, write_index, logits_indices, sampled_rows, spans)
+    return Geometry(
+        shape, num_keys, input_ids, position_ids, write_index, logits_indices, sampled_rows, spans
+    )
 
 
 def read_cells(row: PlanRow, arena: ArenaShape) -> list[int]:

@@ -138,7 +138,10 @@ class Preemption(msgspec.Struct, frozen=True):
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """A request's one terminal event. `reason`: stop, length, abort, error, ignored; `slot` None: never ran."""
+    """A request's one terminal event.
+
+    `reason` is stop, length, abort, error or ignored; `slot` is None when it never ran.
+    """
 
     request_id: str
     reason: str

@@ -133,7 +133,9 @@ class Request:
         self.status = RequestStatus.WAITING
 
     def __repr__(self) -> str:
-        return f"Request({self.request_id}, {self.status.value}, {self.num_computed_tokens}/{self.num_tokens})"
+        return (
+            f"Request({self.request_id}, {self.status.value}, {self.num_computed_tokens}/{self.num_tokens})"
+        )
 
     @property
     def num_prompt_tokens(self) -> int:

@@ -1,0 +1,370 @@
+"""The engine: requests in, steps out, one record each. No threads, no queue, no screen.
+
+    apply commands -> schedule -> plan -> model: tensors, one call, sample -> aborts -> update -> record
+
+`EngineLoop` drives it from a command queue; library users, tests and headless commands call it directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from engine.clock import EngineClock
+from engine.config import SLOT_LIMIT, EngineConfig
+from engine.geometry import ArenaShape, lay_out
+from engine.kv_cache import KVCacheManager
+from engine.modes import mode_named
+from engine.pending import PendingEvents
+from engine.plan import Plan, Reply, SampledToken
+from engine.recording import (
+    admissions,
+    count_tokens,
+    held_slot,
+    plan_row,
+    preemptions,
+    releases,
+    request_slot,
+    segments_of,
+    slots_now,
+    waiting_now,
+)
+from engine.records import QuietRecord, RequestRecord, SlotRecord, StepRecord
+from engine.request import Request, RequestStatus, SamplingParams
+from engine.runner import ForwardError, ModelInfo, ModelRunner, RunnerDied
+from engine.scheduler import HeldSlot, Outcome, Schedule, Scheduler
+
+
+class StepLost(RunnerDied):
+    """The runner died in a step; `record` is that step's, its requests ended in error."""
+
+    def __init__(self, record: StepRecord, cause: RunnerDied) -> None:
+        super().__init__(str(cause))
+        self.record = record
+
+
+class Engine:
+    """A continuous-batching engine over a runner whose model is loaded.
+
+    Args:
+        config: limits and the first mode.
+        runner: runs the plans; its arena `arena_id` is opened here.
+        info: of the loaded model; `max_model_len` is cut to the model's.
+        clock: engine clock.
+        token_bytes: a token id's bytes, for the records; None leaves them out.
+        n_top: likeliest tokens to record beside each sampled one.
+        arena_id: which arena of the runner is this engine's.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        runner: ModelRunner,
+        info: ModelInfo,
+        *,
+        clock: EngineClock | None = None,
+        token_bytes: Callable[[int], bytes] | None = None,
+        n_top: int = 0,
+        arena_id: int = 0,
+        epoch: int = 1,
+    ) -> None:
+        self.runner = runner
+        self.info = info
+        self.clock = clock or EngineClock()
+        self.n_top = n_top
+        self.arena_id = arena_id
+        self.epoch = epoch
+        self.step_number = 0
+        self.requests: dict[str, Request] = {}
+        self.arena = ArenaShape(config.num_blocks, config.block_size, SLOT_LIMIT)
+        self.scheduler = Scheduler(config, mode_named(config.mode), info.eos_token_ids)
+        self._mode_name = config.mode
+        self._pending = PendingEvents(token_bytes)
+        self._num_requests = 0
+        self._seen_blocks = (0, 0)
+        runner.open_arena(arena_id, self.arena)
+
+    # -- between steps ------------------------------------------------------------------------
+
+    @property
+    def config(self) -> EngineConfig:
+        return self.scheduler.config
+
+    @property
+    def mode(self) -> str:
+        return self._mode_name
+
+    @property
+    def kv(self) -> KVCacheManager:
+        return self.scheduler.kv
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do something."""
+        return not self.scheduler.is_empty
+
+    def add_request(
+        self,
+        prompt_token_ids: list[int],
+        params: SamplingParams,
+        *,
+        prompt_text: str = "",
+        label: str = "",
+        num_template_tokens: int = 0,
+        arrival_s: float | None = None,
+    ) -> str:
+        """Enqueue a request and return its id. One that can never fit ends at once as `ignored`.
+
+        Args:
+            arrival_s: on the engine clock; None is now.
+
+        Raises:
+            ValueError: the prompt has no tokens, or one the model does not know.
+        """
+        if not prompt_token_ids:
+            raise ValueError("a prompt needs at least one token")
+        if (
+            self.info.vocab_size
+            and not 0 <= min(prompt_token_ids) <= max(prompt_token_ids) < self.info.vocab_size
+        ):
+            raise ValueError(f"token ids must be from 0 to {self.info.vocab_size - 1}")
+        index = self._num_requests
+        self._num_requests += 1
+        arrival = self.clock.now() if arrival_s is None else arrival_s
+        request = Request(f"r{index}", index, list(prompt_token_ids), params, arrival)
+        self._pending.submitted(
+            RequestRecord(
+                request.request_id,
+                index,
+                tuple(prompt_token_ids),
+                prompt_text,
+                params.max_tokens,
+                arrival,
+                params.temperature,
+                params.seed,
+                params.ignore_eos,
+                params.stop_token_ids,
+                num_template_tokens,
+                label,
+            )
+        )
+        if self.scheduler.add(request):
+            self.requests[request.request_id] = request
+        else:
+            self._pending.finished(request, None, self.clock.now(), self._why_ignored(request))
+        return request.request_id
+
+    def _why_ignored(self, request: Request) -> str:
+        config = self.config
+        if request.num_prompt_tokens >= config.max_model_len:
+            return (
+                f"the prompt has {request.num_prompt_tokens} tokens; with one output token it would exceed "
+                f"max_model_len {config.max_model_len}"
+            )
+        return (
+            f"{request.num_prompt_tokens} prompt + {request.params.max_tokens} output tokens can never fit "
+            f"the KV cache of {config.num_kv_tokens} tokens"
+        )
+
+    def abort_request(self, request_id: str) -> bool:
+        """End a request now; False if it has ended already or is unknown."""
+        request = self.requests.get(request_id)
+        if request is None:
+            return False
+        slot = request.slot
+        self._note(self.scheduler.abort(request), {request_id: slot})
+        return True
+
+    def set_mode(self, name: str) -> None:
+        """Switch mode from the next step on.
+
+        Raises:
+            ValueError: no such mode.
+        """
+        mode = mode_named(name)
+        if name == self._mode_name:
+            return
+        self._pending.changed("mode", self._mode_name, name)
+        self._mode_name = name
+        self.scheduler.set_mode(mode)
+
+    def configure(self, config: EngineConfig) -> None:
+        """Change limits from the next step on.
+
+        Raises:
+            ConfigError: a limit that is fixed for the engine's life differs.
+        """
+        before = self.config
+        self.scheduler.configure(config)
+        for name in ("max_num_seqs", "max_num_batched_tokens"):
+            if getattr(before, name) != getattr(config, name):
+                self._pending.changed(name, str(getattr(before, name)), str(getattr(config, name)))
+
+    def reset(self, epoch: int, reason: str) -> None:
+        """The model process is new: open the arena again; running requests start over from the head.
+
+        Tokens already produced stay; they are recomputed and continued as if nothing had happened.
+        """
+        self.epoch = epoch
+        self._note(self.scheduler.reset(), {})
+        self._pending.error(reason)
+        self.runner.open_arena(self.arena_id, self.arena)
+
+    # -- one step -----------------------------------------------------------------------------
+
+    def step(self, aborts: Callable[[], Iterable[str]] = tuple) -> StepRecord | None:
+        """Schedule, run and record one step; None when there is nothing to do.
+
+        Args:
+            aborts: asked once the forward has ended: request ids cancelled meanwhile.
+
+        Raises:
+            StepLost: the runner died; the requests of the step have ended in error, and the exception
+                carries the step's record.
+        """
+        self.clock.start()
+        try:
+            return self._step(aborts)
+        finally:
+            self.clock.stop()
+
+    def _step(self, aborts: Callable[[], Iterable[str]]) -> StepRecord | None:
+        start_s = self.clock.now()
+        before = self.clock.source()
+        schedule = self.scheduler.schedule()
+        if not schedule.rows:
+            return None
+        tables = self.kv.tables
+        rows = [plan_row(row, schedule, tables, self.n_top) for row in schedule.rows]
+        step = self.step_number + 1
+        plan = Plan(self.epoch, self.arena_id, step, self.scheduler.mode.layout, rows)
+        schedule_s = self.clock.source() - before
+        died: RunnerDied | None = None
+        error = ""
+        reply: Reply | None = None
+        try:
+            reply = self.runner.run(plan)
+        except ForwardError as exc:
+            error = str(exc)
+        except RunnerDied as exc:
+            died, error = exc, str(exc)
+        self.step_number = step
+        for request_id in aborts():
+            self.abort_request(request_id)
+        record = self._take_in(schedule, plan, reply, error, start_s, schedule_s)
+        if died is not None:
+            raise StepLost(record, died) from died
+        return record
+
+    def _take_in(
+        self,
+        schedule: Schedule,
+        plan: Plan,
+        reply: Reply | None,
+        error: str,
+        start_s: float,
+        schedule_s: float,
+    ) -> StepRecord:
+        geometry = lay_out(plan, self.arena)
+        tokens = count_tokens(schedule, geometry)
+        slots_before = {row.request_id: row.slot for row in plan.rows}
+        draining = len(self.scheduler.running) if self.scheduler.is_draining else 0
+        waiting = waiting_now(self.scheduler, schedule.blocked)
+        waiting_count = len(self.scheduler.waiting)
+        lengths = {row.request_id: row.num_prompt_tokens for row in schedule.rows if isinstance(row, Request)}
+        if reply is None:
+            sampled: list[SampledToken | None] = [None] * len(plan.rows)
+            alive = [r for r in schedule.rows if isinstance(r, Request) and r.status is RequestStatus.RUNNING]
+            outcome = self.scheduler.fail(alive)
+        else:
+            sampled = list(reply.sampled)
+            for place, row in enumerate(schedule.rows):
+                if isinstance(row, Request) and row.status is not RequestStatus.RUNNING:
+                    sampled[place] = None  # aborted while the forward ran: no token follows
+            chosen = {
+                row.request_id: token.token_id
+                for row, token in zip(plan.rows, sampled, strict=True)
+                if token is not None
+            }
+            outcome = self.scheduler.update(schedule, chosen)
+        slots = self._slots_of_step(schedule, slots_before)
+        end_s = self.clock.now()
+        self._note(outcome, slots_before, end_s, error)
+        if error:
+            self._pending.error(error)
+        events = self._pending.take(
+            admitted=admissions(schedule),
+            preempted=preemptions(schedule),
+            released_before=releases(schedule.released),
+            sampled=[token.token_id for token in sampled if token is not None],
+            blocks=self._blocks_moved(),
+        )
+        return StepRecord(
+            step=plan.step,
+            epoch=self.epoch,
+            mode=self._mode_name,
+            policy=self.scheduler.mode.policy.name,
+            layout=plan.layout,
+            start_s=start_s,
+            end_s=end_s,
+            shape=geometry.shape,
+            num_keys=geometry.num_keys,
+            tokens=tokens,
+            max_num_batched_tokens=self.config.max_num_batched_tokens,
+            max_num_seqs=self.config.max_num_seqs,
+            segments=segments_of(plan, geometry, sampled, lengths),
+            slots=slots,
+            waiting_count=waiting_count,
+            waiting=waiting,
+            free_blocks=self.kv.pool.num_free,
+            num_blocks=self.kv.pool.num_blocks,
+            kv_tokens=self.num_kv_tokens,
+            events=events,
+            draining=draining,
+            schedule_s=schedule_s,
+            forward_s=reply.forward_s if reply else 0.0,
+            sample_s=reply.sample_s if reply else 0.0,
+            failed=reply is None,
+        )
+
+    def _slots_of_step(self, schedule: Schedule, slots_before: dict[str, int]) -> tuple[SlotRecord, ...]:
+        """Who was in which slot during the step: those still there, and those that ended in it."""
+        slots = []
+        for row in schedule.rows:
+            if isinstance(row, HeldSlot):
+                slots.append(held_slot(row))
+            else:
+                slots.append(request_slot(row, slots_before[row.request_id]))
+        present = {slot.slot for slot in slots}
+        slots += [slot for slot in slots_now(self.scheduler) if slot.slot not in present]
+        return tuple(sorted(slots, key=lambda s: s.slot))
+
+    @property
+    def num_kv_tokens(self) -> int:
+        """Tokens whose KV is stored, frozen ones of held slots included."""
+        running = sum(r.num_computed_tokens for r in self.scheduler.running)
+        return running + sum(
+            h.request.num_computed_tokens for h in self.scheduler.held.values() if h.has_blocks
+        )
+
+    def take_quiet_record(self) -> QuietRecord | None:
+        """What changed since the last record without a step; None if nothing did."""
+        if self._pending.is_empty:
+            return None
+        events = self._pending.take(blocks=self._blocks_moved())
+        return QuietRecord(self.step_number, self.clock.now(), events)
+
+    def _blocks_moved(self) -> tuple[int, int]:
+        allocated, freed = self.kv.num_allocated, self.kv.num_freed
+        moved = (allocated - self._seen_blocks[0], freed - self._seen_blocks[1])
+        self._seen_blocks = (allocated, freed)
+        return moved
+
+    def _note(
+        self, outcome: Outcome, slots: Mapping[str, int | None], time_s: float | None = None, error: str = ""
+    ) -> None:
+        now = self.clock.now() if time_s is None else time_s
+        for request in outcome.finished:
+            cause = error if request.status is RequestStatus.FINISHED_ERROR else ""
+            self._pending.finished(request, slots.get(request.request_id), now, cause)
+            self.requests.pop(request.request_id, None)
+        self._pending.released(releases(outcome.released), outcome.barrier)

@@ -1,0 +1,85 @@
+"""Events gathered since the last record, handed to the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from engine.records import Admission, Change, Events, Finish, Preemption, Release, RequestRecord
+from engine.request import FINISH_REASONS, Request
+
+
+class PendingEvents:
+    """Collects what happens between two records.
+
+    Args:
+        token_bytes: a token id's bytes, written once in the stream for every id; None leaves them out.
+    """
+
+    def __init__(self, token_bytes: Callable[[int], bytes] | None) -> None:
+        self._token_bytes = token_bytes
+        self._seen_tokens: set[int] = set()
+        self._submitted: list[RequestRecord] = []
+        self._changed: list[Change] = []
+        self._finished: list[Finish] = []
+        self._released: list[Release] = []
+        self._errors: list[str] = []
+        self._barrier = False
+
+    @property
+    def is_empty(self) -> bool:
+        gathered = (self._submitted, self._changed, self._finished, self._released, self._errors)
+        return not any(gathered) and not self._barrier
+
+    def submitted(self, request: RequestRecord) -> None:
+        self._submitted.append(request)
+
+    def changed(self, name: str, before: str, after: str) -> None:
+        self._changed.append(Change(name, before, after))
+
+    def finished(self, request: Request, slot: int | None, time_s: float, error: str = "") -> None:
+        reason = FINISH_REASONS[request.status]
+        self._finished.append(
+            Finish(request.request_id, reason, slot, request.num_output_tokens, time_s, error)
+        )
+
+    def released(self, releases: Iterable[Release], barrier: bool) -> None:
+        self._released += releases
+        self._barrier |= barrier
+
+    def error(self, message: str) -> None:
+        self._errors.append(message)
+
+    def take(
+        self,
+        *,
+        admitted: tuple[Admission, ...] = (),
+        preempted: tuple[Preemption, ...] = (),
+        released_before: tuple[Release, ...] = (),
+        sampled: Iterable[int] = (),
+        blocks: tuple[int, int] = (0, 0),
+    ) -> Events:
+        """Everything gathered, with what the step itself did; starts empty again."""
+        ids = [token for request in self._submitted for token in request.prompt_token_ids]
+        events = Events(
+            submitted=tuple(self._submitted),
+            changed=tuple(self._changed),
+            admitted=admitted,
+            preempted=preempted,
+            finished=tuple(self._finished),
+            released=(*released_before, *self._released),
+            barrier=self._barrier,
+            blocks_allocated=blocks[0],
+            blocks_freed=blocks[1],
+            tokens=self._new_tokens([*ids, *sampled]),
+            errors=tuple(self._errors),
+        )
+        self._submitted, self._changed, self._finished = [], [], []
+        self._released, self._errors, self._barrier = [], [], False
+        return events
+
+    def _new_tokens(self, token_ids: Iterable[int]) -> tuple[tuple[int, bytes], ...]:
+        if self._token_bytes is None:
+            return ()
+        new = [token for token in dict.fromkeys(token_ids) if token not in self._seen_tokens]
+        self._seen_tokens.update(new)
+        return tuple((token, self._token_bytes(token)) for token in new)

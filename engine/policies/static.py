@@ -1,0 +1,27 @@
+"""Static batching: a wave is admitted into empty slots and held until its longest request has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.policies.continuous import whole_or_piece
+from engine.request import Request
+
+
+class StaticPolicy:
+    """Nobody enters while anyone runs; finished requests keep their slots and are still computed."""
+
+    name = "static"
+    holds_slots = True
+
+    def admits(self, running: Sequence[Request]) -> bool:
+        return not running
+
+    def order_key(self, request: Request) -> tuple[float, ...]:
+        return (request.index,)
+
+    def chunk(self, request: Request, remaining: int, whole_step: int) -> int:
+        return whole_or_piece(request, remaining, whole_step)
+
+    def victim(self, running: Sequence[Request]) -> Request:
+        return running[-1]

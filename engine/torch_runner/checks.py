@@ -1,0 +1,109 @@
+"""Static checks: which models cannot be run ragged, and why, said in one sentence each.
+
+They look at the config and at the signature of `forward`, so they cost nothing. What they miss, the
+behavioural probe (`probe.py`) catches.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from engine.runner import ModelLoadError
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+#: Where configs keep the number of positions they were trained for.
+_LENGTH_NAMES = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length", "max_seq_len")
+
+#: Where models that do not say how long they may run are cut off.
+DEFAULT_MAX_MODEL_LEN = 2048
+
+
+def check_config(config: PreTrainedConfig) -> None:
+    """Refuse what a config alone gives away, before any weight is read.
+
+    Raises:
+        ModelLoadError: one sentence with the reason.
+    """
+    kind = config.model_type
+    if getattr(config, "is_encoder_decoder", False):
+        _refuse(f"{kind} is an encoder–decoder model; cbtui runs decoder-only causal language models")
+    text = config.get_text_config(decoder=True)
+    if getattr(text, "is_causal", True) is False or getattr(text, "use_bidirectional_attention", None) in (True, "all"):
+        _refuse(f"{kind} attends in both directions; cbtui runs causal language models")
+    unknown = sorted(set(getattr(text, "layer_types", None) or ()) - {FULL, SLIDING})
+    if unknown:
+        _refuse(
+            f"{kind} has layers of type {', '.join(unknown)}; only full and sliding-window attention keep "
+            "their whole state in a KV cache"
+        )
+
+
+def check_model(model: PreTrainedModel) -> None:
+    """Refuse what the model's class gives away.
+
+    Raises:
+        ModelLoadError: one sentence with the reason.
+    """
+    name = type(model).__name__
+    if getattr(model, "_is_stateful", False):
+        _refuse(f"{name} keeps a recurrent state beside the KV cache, which cannot be packed into one row")
+    if "position_ids" not in inspect.signature(model.forward).parameters:
+        _refuse(f"{name} takes no position_ids, so sequences packed side by side could not start at position 0")
+
+
+def layer_windows(config: PreTrainedConfig) -> dict[str, int | None]:
+    """Sliding windows by layer type, those that occur: keys a query sees, its own included; None: all."""
+    text = config.get_text_config(decoder=True)
+    window = getattr(text, "sliding_window", None)
+    types = getattr(text, "layer_types", None)
+    if types:
+        return {kind: window if kind == SLIDING else None for kind in dict.fromkeys(types)}
+    if window is None or getattr(text, "use_sliding_window", True) is False:
+        return {FULL: None}
+    return {SLIDING: window}
+
+
+def window_of_layer(config: PreTrainedConfig, layer: int) -> int | None:
+    """The sliding window the config gives one layer."""
+    windows = layer_windows(config)
+    types = getattr(config.get_text_config(decoder=True), "layer_types", None)
+    return windows[types[layer]] if types else next(iter(windows.values()))
+
+
+def max_model_len(config: PreTrainedConfig) -> int:
+    """Positions a model may be run to.
+
+    A `dynamic` or `longrope` rotary embedding takes its frequencies from the whole row's largest position,
+    so that one long neighbour would change everyone's output: such models stop at the original length,
+    below which the frequencies are fixed.
+    """
+    text = config.get_text_config(decoder=True)
+    lengths = [getattr(text, name, None) for name in _LENGTH_NAMES]
+    length = next((n for n in lengths if isinstance(n, int) and n > 0), DEFAULT_MAX_MODEL_LEN)
+    for rope in _rope_parameters(text):
+        if "dynamic" in str(rope.get("rope_type")) or rope.get("rope_type") == "longrope":
+            original = rope.get("original_max_position_embeddings") or getattr(
+                text, "original_max_position_embeddings", None
+            )
+            length = min(length, int(original or length))
+    return length
+
+
+def _rope_parameters(config: PreTrainedConfig) -> Iterator[dict[str, Any]]:
+    """A config's rotary settings: one dict, or one a layer type."""
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
+    if not isinstance(rope, dict):
+        return
+    if any(isinstance(value, dict) for value in rope.values()):
+        yield from (value for value in rope.values() if isinstance(value, dict))
+    else:
+        yield rope
+
+
+def _refuse(reason: str) -> None:
+    raise ModelLoadError(reason, stage="check", hint="choose another model with --model")

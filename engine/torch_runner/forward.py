@@ -1,0 +1,105 @@
+"""The one model call, for every layout and both routes.
+
+Owns how a transformers causal LM is called; knows nothing of plans beyond a `Step`. Static and
+continuous batching, padded and ragged, go through `CausalModel.logits` and nothing else, so that
+comparing them is honest.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Literal
+
+import torch
+from transformers import PreTrainedModel
+
+from engine.torch_runner.arena import ArenaCache, GatheringCache, KVArena
+from engine.torch_runner.attention import SEGMENT_ATTENTION, attending
+from engine.torch_runner.checks import layer_windows
+from engine.torch_runner.reference_mask import dense_mask
+from engine.torch_runner.step import Step
+
+Route = Literal["fast", "reference"]
+
+#: What a model's config carries on each route.
+_IMPLEMENTATIONS: dict[Route, str] = {"fast": SEGMENT_ATTENTION, "reference": "eager"}
+
+
+class CausalModel:
+    """A loaded model and the ways it wants to be called.
+
+    Args:
+        model: a causal LM in evaluation mode.
+        device, dtype: where it is and in which type.
+    """
+
+    def __init__(self, model: PreTrainedModel, device: torch.device, dtype: torch.dtype) -> None:
+        self.model = model
+        self.device = device
+        self.dtype = dtype
+        self.windows = layer_windows(model.config)
+        parameters = inspect.signature(model.forward).parameters
+        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
+        self._keeps_logits = "logits_to_keep" in parameters
+
+    def use(self, route: Route) -> None:
+        """Make the model's attention the one of `route`.
+
+        Raises:
+            ValueError: the model's own code does not let its attention be chosen.
+        """
+        name = _IMPLEMENTATIONS[route]
+        self.model.set_attn_implementation(name)
+        if self.model.config._attn_implementation != name:
+            raise ValueError(f"{type(self.model).__name__} does not let its attention be chosen")
+
+    def logits(self, step: Step, arena: KVArena, route: Route) -> torch.Tensor:
+        """Run a step; its keys and values end up in the arena.
+
+        `use(route)` must have been called before.
+
+        Returns:
+            `[N, vocab]`: logits of the sampled places only, in plan order.
+        """
+        cache = ArenaCache(arena, step) if route == "fast" else GatheringCache(arena, step)
+        inputs: dict[str, object] = {
+            "input_ids": step.input_ids,
+            "position_ids": step.position_ids,
+            "attention_mask": None if route == "fast" else self._reference_masks(step),
+            "use_cache": True,
+            self._cache_name: cache,
+        }
+        if self._keeps_logits:
+            inputs["logits_to_keep"] = step.logits_to_keep
+        with attending(step):
+            logits: torch.Tensor = self.model(**inputs).logits
+        if self._keeps_logits:
+            return logits.reshape(-1, logits.shape[-1])
+        return logits.reshape(-1, logits.shape[-1])[step.logits_indices]
+
+    def alone(self, token_ids: list[int]) -> object:
+        """The model's own plain forward on one sequence, with a cache of transformers' own.
+
+        Returns:
+            the model's output: `logits` `[1, len(token_ids), vocab]` and its cache.
+        """
+        ids = torch.tensor([token_ids], dtype=torch.long, device=self.device)
+        return self.model(input_ids=ids, use_cache=True)
+
+    def cache_of(self, output: object) -> object:
+        """The cache in a model's output."""
+        return getattr(output, self._cache_name, None) or getattr(output, "past_key_values", None)
+
+    def synchronize(self) -> None:
+        """Wait until the device has done all it was given."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        elif self.device.type == "mps":
+            torch.mps.synchronize()
+
+    def _reference_masks(self, step: Step) -> torch.Tensor | dict[str, torch.Tensor]:
+        """One tensor where all layers see alike, otherwise one a layer type, as such models' code takes it."""
+        masks = {
+            kind: dense_mask(step.geometry, window, self.dtype, self.device) for kind, window in self.windows.items()
+        }
+        return next(iter(masks.values())) if len(masks) == 1 else masks

@@ -1,0 +1,75 @@
+"""Where the model process prints: a file in the user's cache folder, and its last lines as a cause.
+
+Each app has its own, so that two do not write into each other's; the newest few are kept.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import platformdirs
+
+_KEPT = 8
+_TAIL_BYTES = 8192
+_TAIL_LINES = 2
+_LINE_LIMIT = 200
+#: Escape sequences and control characters: what is quoted ends up on a screen.
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def default_log_path() -> Path:
+    """This app's log file; in the folder for temporary files where the cache folder cannot be written."""
+    name = f"worker-{os.getpid()}.log"
+    folder = Path(platformdirs.user_cache_dir("cbtui")) / "logs"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(folder)
+        _drop_old(folder)
+    except OSError:
+        return Path(tempfile.gettempdir()) / f"cbtui-{name}"
+    return folder / name
+
+
+def _drop_old(folder: Path) -> None:
+    logs = sorted(folder.glob("worker-*.log"), key=lambda path: path.stat().st_mtime)
+    for path in logs[: -(_KEPT - 1)]:
+        path.unlink(missing_ok=True)
+
+
+class WorkerLog:
+    """A log file and where the lines of the process running now begin in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._start = 0
+
+    def open(self, title: str) -> int:
+        """A descriptor that appends to the file; what follows `title` is what `last_lines` looks at.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.write(fd, f"--- {title}\n".encode())
+        self._start = os.fstat(fd).st_size
+        return fd
+
+    def last_lines(self) -> str:
+        """The last two lines the process printed, on one line; empty if there are none."""
+        try:
+            with self.path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                start = self._start if self._start <= size else 0  # the worker empties a file grown too big
+                file.seek(max(start, size - _TAIL_BYTES))
+                text = file.read(_TAIL_BYTES).decode("utf-8", "replace")
+        except OSError:
+            return ""
+        # The dump of every thread's stack that follows a fatal signal is for the file, not for a sentence.
+        head = text.partition("Fatal Python error")[0]
+        lines = [line.strip() for line in _CONTROL.sub(" ", head).splitlines() if line.strip()]
+        return " / ".join(line[:_LINE_LIMIT] for line in lines[-_TAIL_LINES:])

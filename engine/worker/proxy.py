@@ -1,0 +1,370 @@
+"""`WorkerRunner`: the `ModelRunner` whose model lives in a process of its own.
+
+Owns the worker's life (start, death, stall, restart, end), the epoch, and which answer belongs to which
+question. Knows nothing of requests or scheduling.
+
+What a death loses. Everything the process held: arenas and their KV. After `start()` has led to
+another `Ready`, **the caller opens its arenas again** and feeds its requests from position 0. Only
+prompts still being encoded are asked again by themselves: tickets outlive a death.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+
+import msgspec
+
+from engine.geometry import ArenaShape
+from engine.plan import Plan, Reply
+from engine.runner import (
+    Died,
+    Encoded,
+    EncodedPrompt,
+    ForwardError,
+    Loading,
+    LoadFailed,
+    PromptInput,
+    Ready,
+    RunnerDied,
+    RunnerError,
+    RunnerEvent,
+)
+from engine.worker.log import WorkerLog, default_log_path
+from engine.worker.process import WorkerProcess
+from engine.worker.wire import (
+    Answer,
+    ArenaFailed,
+    ArenaOpened,
+    Encode,
+    ForwardFailed,
+    Heartbeat,
+    OpenArena,
+    Order,
+    Outcome,
+    Replied,
+    RunnerSpec,
+    RunPlan,
+    Start,
+    WireError,
+)
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds.
+
+    Attributes:
+        heartbeat_s: between two signs of life; they come from a thread, so a long forward is no silence.
+        stall_s: silence after which a loaded worker counts as stalled and is ended.
+        load_stall_s: the same while it loads, when reading a library from a slow disk may hold up its
+            interpreter, heartbeat included.
+        close_s: what `close` takes at most.
+    """
+
+    heartbeat_s: float = 1.0
+    stall_s: float = 10.0
+    load_stall_s: float = 60.0
+    close_s: float = 1.0
+
+
+class _State(Enum):
+    NEW = "not started"
+    LOADING = "loading"
+    READY = "ready"
+    LOAD_FAILED = "without a model"
+    DEAD = "dead"
+
+
+class WorkerRunner:
+    """Runs plans in a worker process. Implements `engine.runner.ModelRunner`.
+
+    One thread, the engine's, calls `start`, `poll`, `open_arena` and `run`; `encode` and `close` may come
+    from any, during a `run` too. Nothing waits but `run` and `open_arena` (and `close`, up to `close_s`).
+
+    Args:
+        spec: which runner the worker makes, and of which model.
+        log_path: where the worker prints; None: a file in the user's cache folder.
+        timings: heartbeat, stall and close times.
+        clock: seconds, monotonic; what silence is measured on.
+    """
+
+    def __init__(
+        self,
+        spec: RunnerSpec | None = None,
+        *,
+        log_path: Path | None = None,
+        timings: Timings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._spec = spec or RunnerSpec()
+        self._timings = timings or Timings()
+        self._log = WorkerLog(log_path or default_log_path())
+        self._silence = Silence(clock, longest_gap_s=self._timings.stall_s / 10)
+        self._state = _State.NEW
+        self._epoch = 0
+        self._death = ""
+        self._closed = False
+        self._process: WorkerProcess | None = None
+        self._events: deque[RunnerEvent] = deque()
+        self._outcomes: deque[Outcome] = deque()
+        self._unanswered: dict[int, list[PromptInput]] = {}
+        #: Held while a process is started or ended for good.
+        self._lifecycle = threading.Lock()
+        #: Held by whoever receives: a whole `run`, or one `poll`.
+        self._receiving = threading.RLock()
+        #: Held for the moment in which a ticket is noted and sent, so that a restart sends it once.
+        self._asking = threading.Lock()
+
+    @property
+    def epoch(self) -> int:
+        """How often it was started; plans carry it."""
+        return self._epoch
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process id; None before the first start."""
+        return self._process.pid if self._process else None
+
+    @property
+    def log_path(self) -> Path:
+        """The file the worker prints to."""
+        return self._log.path
+
+    def start(self) -> None:
+        """Start a worker and let it load; after a death or a failed load, another one.
+
+        `Loading` events, then `Ready` (with the new epoch) or `LoadFailed`, or `Died`, come from `poll`.
+        Arenas of an earlier epoch are gone: open them again after `Ready`.
+
+        Raises:
+            RunnerError: a worker is running already, or the runner is closed.
+        """
+        with self._lifecycle, self._receiving:
+            if self._closed:
+                raise RunnerError("the runner is closed")
+            if self._state in (_State.LOADING, _State.READY):
+                raise RunnerError("the model process is running already")
+            self._epoch += 1
+            try:
+                process = WorkerProcess(self._log, f"epoch {self._epoch}")
+            except OSError as error:
+                self._state = _State.LOAD_FAILED
+                self._events.append(LoadFailed(f"the model process cannot be started: {error}", "start"))
+                return
+            self._silence.broken()
+            self._outcomes.clear()
+            with self._asking:
+                self._process = process
+                process.channel.send(Start(self._epoch, self._spec, self._timings.heartbeat_s))
+                for ticket, prompts in self._unanswered.items():
+                    process.channel.send(Encode(ticket, prompts))
+            self._state = _State.LOADING
+
+    def poll(self) -> list[RunnerEvent]:
+        """Events since the last call, oldest first. Never waits.
+
+        Call it at least once a second while no plan runs: silence counts only while somebody listens.
+        """
+        if self._receiving.acquire(blocking=False):
+            try:
+                if self._state in (_State.LOADING, _State.READY) and not self._closed:
+                    self._receive()
+            except RunnerDied as death:
+                self._events.append(Died(str(death), self._epoch))
+            finally:
+                self._receiving.release()
+        return [self._events.popleft() for _ in range(len(self._events))]
+
+    def encode(self, ticket: int, prompts: list[PromptInput]) -> None:
+        """Ask for token ids; an `Encoded` with the same ticket follows, in order.
+
+        May be called while the model loads, and while the worker is dead: the question is kept until a
+        worker answers it. A prompt that cannot be asked is answered with an error.
+        """
+        try:
+            with self._asking:
+                if self._process is not None and self._state in (_State.LOADING, _State.READY):
+                    self._process.channel.send(Encode(ticket, prompts))
+                self._unanswered[ticket] = prompts
+        except WireError as error:
+            self._events.append(Encoded(ticket, [EncodedPrompt([], error=str(error)) for _ in prompts]))
+
+    def open_arena(self, arena_id: int, shape: ArenaShape) -> None:
+        """Allocate KV cells under a number; the same number again replaces it. Waits for the worker.
+
+        Raises:
+            RunnerError: there is no memory for it.
+            RunnerDied: the worker is gone.
+        """
+        with self._receiving:
+            self._ask(OpenArena(arena_id, shape))
+            while True:
+                match self._next_outcome():
+                    case ArenaOpened(arena_id=opened) if opened == arena_id:
+                        return
+                    case ArenaFailed(arena_id=failed, message=message) if failed == arena_id:
+                        raise RunnerError(message)
+
+    def run(self, plan: Plan) -> Reply:
+        """One forward pass and its samples. Waits for the worker, however long the forward takes.
+
+        Raises:
+            ForwardError: this step failed, or the plan is of another epoch; the runner goes on.
+            RunnerDied: the worker is gone: it ended, stalled, answered rubbish or was closed.
+        """
+        with self._receiving:
+            if plan.epoch != self._epoch:
+                raise ForwardError(f"a plan of epoch {plan.epoch}, but the model process is in epoch {self._epoch}")
+            try:
+                self._ask(RunPlan(plan))
+            except WireError as error:
+                raise ForwardError(str(error)) from None
+            while True:
+                match self._next_outcome():
+                    case Replied(reply=reply) if (reply.epoch, reply.step) == (plan.epoch, plan.step):
+                        if len(reply.sampled) != len(plan.rows):
+                            self._bury(rubbish=f"{len(reply.sampled)} samples for {len(plan.rows)} rows")
+                        return reply
+                    case ForwardFailed(epoch=epoch, step=step, message=message) if (epoch, step) == (
+                        plan.epoch,
+                        plan.step,
+                    ):
+                        raise ForwardError(message)
+
+    def close(self) -> None:
+        """End the worker: end-of-file, TERM, KILL, within `close_s`, whatever it is doing.
+
+        From any thread, twice too. A `run` under way raises `RunnerDied`.
+        """
+        self._closed = True
+        deadline = time.monotonic() + self._timings.close_s
+        with self._lifecycle:
+            if self._process is None:
+                return
+            self._process.end(self._timings.close_s * 0.9)
+            # Its death has woken a run under way, which lets go of the descriptors.
+            if self._receiving.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                self._process.channel.close()
+                self._receiving.release()
+
+    def _ask(self, order: Order) -> None:
+        if self._closed:
+            raise RunnerDied("the runner is closed")
+        if self._state is _State.DEAD:
+            raise RunnerDied(self._death)
+        if self._state is not _State.READY or self._process is None:
+            raise RunnerError(f"the model process is {self._state.value}")
+        self._outcomes.clear()
+        self._process.channel.send(order)
+
+    def _next_outcome(self) -> Outcome:
+        """Wait for the next outcome, collecting events on the way."""
+        assert self._process is not None
+        while not self._outcomes:
+            if self._closed:
+                raise RunnerDied("the runner is closed")
+            self._process.channel.wait(self._timings.stall_s / 40)
+            self._receive()
+        return self._outcomes.popleft()
+
+    def _receive(self) -> None:
+        """Take in what is there, and see whether the worker still lives.
+
+        Raises:
+            RunnerDied: it does not; the state says so from now on.
+        """
+        assert self._process is not None
+        channel = self._process.channel
+        try:
+            channel.flush()
+            answers = channel.receive()
+        except WireError as error:
+            self._bury(rubbish=str(error))
+            return
+        for answer in answers:
+            self._sort(answer)
+        if self._state is _State.LOAD_FAILED:
+            return
+        if answers:
+            self._silence.broken()
+        limit = self._timings.stall_s if self._state is _State.READY else self._timings.load_stall_s
+        if channel.ended:
+            self._bury()
+        elif self._silence.seconds() > limit:
+            self._bury(stalled_s=limit)
+
+    def _sort(self, answer: Answer) -> None:
+        match answer:
+            case Heartbeat():
+                pass
+            case Loading():
+                self._events.append(answer)
+            case Ready(info=info):
+                self._state = _State.READY
+                self._events.append(Ready(info, self._epoch))
+            case LoadFailed():
+                self._state = _State.LOAD_FAILED
+                self._events.append(answer)
+                self._retire()
+            case Encoded(ticket=ticket):
+                if self._unanswered.pop(ticket, None) is not None:
+                    self._events.append(answer)
+            case _:
+                self._outcomes.append(answer)
+
+    def _bury(self, *, rubbish: str = "", stalled_s: float = 0.0) -> None:
+        """Make a death of what was seen.
+
+        Raises:
+            RunnerDied: always.
+        """
+        assert self._process is not None
+        if self._closed:
+            self._death = "the runner is closed"
+        elif rubbish:
+            self._process.kill()
+            self._death = self._process.sentence(f"answered rubbish ({rubbish}) and was ended")
+        elif stalled_s:
+            self._process.kill()
+            self._death = self._process.sentence(f"gave no sign of life for {stalled_s:g} s and was ended")
+        else:
+            self._death = self._process.cause_of_death()
+        self._state = _State.DEAD
+        self._process.channel.close()
+        raise RunnerDied(self._death)
+
+    def _retire(self) -> None:
+        """Let a worker without a model go; it ends at end-of-file."""
+        assert self._process is not None
+        self._process.end(self._timings.close_s / 2)
+        self._process.channel.close()
+
+
+class Silence:
+    """Seconds without a sign of life, as far as somebody was listening.
+
+    Two looks far apart count as `longest_gap_s`: an app that was itself stopped (job control, a paused
+    virtual machine) must not take its own absence for the worker's.
+    """
+
+    def __init__(self, clock: Callable[[], float], longest_gap_s: float) -> None:
+        self._clock = clock
+        self._longest_gap_s = longest_gap_s
+        self._seconds = 0.0
+        self._looked = clock()
+
+    def broken(self) -> None:
+        """Something was heard."""
+        self._seconds = 0.0
+        self._looked = self._clock()
+
+    def seconds(self) -> float:
+        """How long it has lasted, this look included."""
+        now = self._clock()
+        self._seconds += min(now - self._looked, self._longest_gap_s)
+        self._looked = now
+        return self._seconds

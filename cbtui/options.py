@@ -1,0 +1,47 @@
+"""What the command line hands to the screen: which model, which engine, how fast. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.config import EngineConfig
+from engine.worker.wire import RunnerSpec
+
+#: Steps a second of a screen just opened: a small model answers faster than a person types, and at full
+#: speed one slot would ever be busy.
+DEFAULT_SPEED = 8.0
+#: Output tokens at most of a prompt that does not say.
+DEFAULT_MAX_TOKENS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """Options of `cbtui launch`, checked.
+
+    Attributes:
+        runner: the model process to start; its `options` hold device, dtype and threads where given.
+        config: limits and the first mode.
+        speed: steps a second at most; None: as fast as it can.
+        paused: start paused, to collect prompts first.
+        demo: submit the tutorial's six requests at once.
+        raw: plain continuation instead of the model's chat template.
+        max_tokens: output tokens at most of a prompt typed without saying.
+    """
+
+    runner: RunnerSpec = field(default_factory=RunnerSpec)
+    config: EngineConfig = field(default_factory=EngineConfig)
+    speed: float | None = DEFAULT_SPEED
+    paused: bool = False
+    demo: bool = False
+    raw: bool = False
+    max_tokens: int = DEFAULT_MAX_TOKENS
+
+
+def runner_spec(
+    model: str | None = None, device: str | None = None, dtype: str | None = None, threads: int | None = None
+) -> RunnerSpec:
+    """The model process those options ask for; what is None stays the runner's own choice."""
+    asked = {"device": device, "dtype": dtype, "threads": threads}
+    return RunnerSpec(
+        model=model, options={name: value for name, value in asked.items() if value is not None}
+    )

@@ -34,6 +34,11 @@ from engine.runner import ForwardError, ModelInfo, ModelRunner, RunnerDied
 from engine.scheduler import HeldSlot, Outcome, Schedule, Scheduler
 
 
+def request_id_of(index: int) -> str:
+    """The id of the request with that arrival number."""
+    return f"r{index}"
+
+
 class StepLost(RunnerDied):
     """The runner died in a step; `record` is that step's, its requests ended in error."""
 
@@ -53,6 +58,8 @@ class Engine:
         token_bytes: a token id's bytes, for the records; None leaves them out.
         n_top: likeliest tokens to record beside each sampled one.
         arena_id: which arena of the runner is this engine's.
+        epoch: which start of the runner this is.
+        first_index: arrival number of the first request, when some arrived before the model did.
     """
 
     def __init__(
@@ -66,6 +73,7 @@ class Engine:
         n_top: int = 0,
         arena_id: int = 0,
         epoch: int = 1,
+        first_index: int = 0,
     ) -> None:
         self.runner = runner
         self.info = info
@@ -79,7 +87,7 @@ class Engine:
         self.scheduler = Scheduler(config, mode_named(config.mode), info.eos_token_ids)
         self._mode_name = config.mode
         self._pending = PendingEvents(token_bytes)
-        self._num_requests = 0
+        self._num_requests = first_index
         self._seen_blocks = (0, 0)
         runner.open_arena(arena_id, self.arena)
 
@@ -102,6 +110,12 @@ class Engine:
         """Whether a step would do something."""
         return not self.scheduler.is_empty
 
+    def take_index(self) -> int:
+        """The next arrival number; a request that is refused later leaves a gap."""
+        index = self._num_requests
+        self._num_requests += 1
+        return index
+
     def add_request(
         self,
         prompt_token_ids: list[int],
@@ -111,11 +125,13 @@ class Engine:
         label: str = "",
         num_template_tokens: int = 0,
         arrival_s: float | None = None,
+        index: int | None = None,
     ) -> str:
         """Enqueue a request and return its id. One that can never fit ends at once as `ignored`.
 
         Args:
             arrival_s: on the engine clock; None is now.
+            index: an arrival number from `take_index`, for a request that arrived before its ids did.
 
         Raises:
             ValueError: the prompt has no tokens, or one the model does not know.
@@ -127,10 +143,9 @@ class Engine:
             and not 0 <= min(prompt_token_ids) <= max(prompt_token_ids) < self.info.vocab_size
         ):
             raise ValueError(f"token ids must be from 0 to {self.info.vocab_size - 1}")
-        index = self._num_requests
-        self._num_requests += 1
+        index = self.take_index() if index is None else index
         arrival = self.clock.now() if arrival_s is None else arrival_s
-        request = Request(f"r{index}", index, list(prompt_token_ids), params, arrival)
+        request = Request(request_id_of(index), index, list(prompt_token_ids), params, arrival)
         self._pending.submitted(
             RequestRecord(
                 request.request_id,

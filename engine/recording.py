@@ -164,6 +164,20 @@ def waiting_now(scheduler: Scheduler, blocked: str) -> tuple[WaitingRecord, ...]
     )
 
 
+def blocked_now(scheduler: Scheduler, paused: bool) -> str:
+    """Why the head of the queue would not enter if a step were scheduled now; what the last one found
+    of its size stands until the next."""
+    if not len(scheduler.waiting):
+        return ""
+    if not scheduler.mode.policy.admits(scheduler.running):
+        return "draining" if scheduler.is_draining else "wave"
+    if not scheduler.has_free_slot:
+        return "no_free_slot"
+    if scheduler.blocked in ("token_budget", "kv_blocks"):
+        return scheduler.blocked
+    return "paused" if paused else "next_step"
+
+
 def admissions(schedule: Schedule) -> tuple[Admission, ...]:
     """Who entered in this step."""
     return tuple(Admission(r.request_id, slot, resumed) for r, slot, resumed in schedule.admitted)

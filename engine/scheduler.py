@@ -176,6 +176,12 @@ class Scheduler:
         return len(self.running) + len(self.held)
 
     @property
+    def has_free_slot(self) -> bool:
+        """Whether one more request could hold a slot; held ones count unless the mode frees them."""
+        held = len(self.held) if self.mode.policy.holds_slots else 0
+        return len(self.running) + held < self.config.max_num_seqs
+
+    @property
     def is_empty(self) -> bool:
         return not self.running and not len(self.waiting)
 

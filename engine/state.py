@@ -32,6 +32,16 @@ class Rejection(msgspec.Struct, frozen=True):
     message: str
 
 
+class Arriving(msgspec.Struct, frozen=True):
+    """A prompt on its way in: its token ids are not there yet (`reason`: loading or encoding)."""
+
+    request_id: str
+    index: int
+    prompt_text: str
+    max_tokens: int
+    reason: str
+
+
 class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """The newest state; `version` rises with every publication.
 
@@ -50,6 +60,8 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         time_s: engine clock.
         slots: occupied slots as they are now (after cancels, before the next step's admissions).
         waiting_count, waiting: as in `StepRecord`, as they are now.
+        arriving_count, arriving: prompts without token ids yet, behind the waiting ones; the first
+            `WAITING_SHOWN` of them.
         num_records: records appended to the history so far; a reader that has seen fewer has news.
         rejection: the last refused command.
     """
@@ -71,5 +83,7 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     slots: tuple[SlotRecord, ...] = ()
     waiting_count: int = 0
     waiting: tuple[WaitingRecord, ...] = ()
+    arriving_count: int = 0
+    arriving: tuple[Arriving, ...] = ()
     num_records: int = 0
     rejection: Rejection | None = None

@@ -1,0 +1,115 @@
+"""Prompts on their way in: between being asked for and having token ids.
+
+Order is arrival: the runner encodes in order, and what came in one `Submit` enters together, so step
+counts do not depend on thread timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+from engine.commands import PromptRequest
+from engine.records import WAITING_SHOWN
+from engine.request import SamplingParams
+from engine.runner import Encoded, EncodedPrompt, ModelRunner, PromptInput
+from engine.state import Arriving
+
+
+@dataclass(slots=True)
+class Arrival:
+    """One request as asked for, with its arrival number and time (engine clock, seconds)."""
+
+    request: PromptRequest
+    params: SamplingParams
+    index: int
+    arrival_s: float
+    cancelled: bool = False
+
+
+class Arrivals:
+    """Groups of requests waiting for their ids.
+
+    Args:
+        runner: encodes.
+        new_seed: picks a seed for requests without one.
+    """
+
+    def __init__(self, runner: ModelRunner, new_seed: Callable[[], int]) -> None:
+        self._runner = runner
+        self._new_seed = new_seed
+        self._groups: dict[int, list[Arrival]] = {}
+        self._asked: set[int] = set()
+        self._next_ticket = 0
+        #: Arrival numbers given out by `submit`.
+        self.num_taken = 0
+
+    def __len__(self) -> int:
+        return sum(not a.cancelled for group in self._groups.values() for a in group)
+
+    def submit(
+        self, requests: Sequence[PromptRequest], arrival_s: float, indices: Sequence[int]
+    ) -> list[str]:
+        """Take in requests that enter together; a sentence for each one that cannot be.
+
+        Args:
+            indices: their arrival numbers; a refused request leaves a gap.
+        """
+        group, errors = [], []
+        for request, index in zip(requests, indices, strict=True):
+            try:
+                group.append(Arrival(request, self._params(request), index, arrival_s))
+            except ValueError as exc:
+                errors.append(str(exc))
+        if group:
+            self._groups[self._next_ticket] = group
+            self._next_ticket += 1
+        self.num_taken += len(requests)
+        return errors
+
+    def _params(self, request: PromptRequest) -> SamplingParams:
+        return SamplingParams(
+            max_tokens=request.max_tokens,
+            temperature=request.temperature,
+            seed=self._new_seed() if request.seed is None else request.seed,
+            stop_token_ids=request.stop_token_ids,
+            ignore_eos=request.ignore_eos,
+        )
+
+    def ask(self) -> None:
+        """Send what was not sent yet to be encoded."""
+        for ticket, group in self._groups.items():
+            if ticket not in self._asked:
+                self._asked.add(ticket)
+                self._runner.encode(ticket, [PromptInput(a.request.prompt, a.request.chat) for a in group])
+
+    def ask_again(self) -> None:
+        """The runner is new: whatever it was asked before is lost."""
+        self._asked.clear()
+        self.ask()
+
+    def answered(self, event: Encoded) -> list[tuple[Arrival, EncodedPrompt]]:
+        """The group of an answer, cancelled ones left out; it has arrived now."""
+        self._asked.discard(event.ticket)
+        group = self._groups.pop(event.ticket, [])
+        return [(a, p) for a, p in zip(group, event.prompts, strict=True) if not a.cancelled]
+
+    def cancel(self, request_id: str) -> bool:
+        """Take out one that has no ids yet; False if it is not here."""
+        for arrival in self._all():
+            if f"r{arrival.index}" == request_id and not arrival.cancelled:
+                arrival.cancelled = True
+                return True
+        return False
+
+    def shown(self, reason: str) -> tuple[Arriving, ...]:
+        """The first of them, for a screen."""
+        alive = (a for a in self._all() if not a.cancelled)
+        return tuple(
+            Arriving(f"r{a.index}", a.index, a.request.prompt, a.request.max_tokens, reason)
+            for a in islice(alive, WAITING_SHOWN)
+        )
+
+    def _all(self) -> Iterator[Arrival]:
+        return chain.from_iterable(self._groups.values())

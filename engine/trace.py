@@ -1,0 +1,77 @@
+"""Trace files: JSON Lines, a header first, then one record a line.
+
+A reader keeps what it could read and says which line it could not, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO
+
+import msgspec
+
+from engine.records import SCHEMA_VERSION, QuietRecord, Record, StepRecord, TraceHeader
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(TraceHeader | StepRecord | QuietRecord)
+
+
+class TraceError(ValueError):
+    """A trace that cannot be read (on): the message names the line and the reason."""
+
+
+class TraceWriter:
+    """Appends records to an open binary file; each line is flushed, so a crash loses at most the last.
+
+    Raises:
+        OSError: whatever the file raises, a full disk for one.
+    """
+
+    def __init__(self, file: IO[bytes], header: TraceHeader) -> None:
+        self._file = file
+        self._write(header)
+
+    def write(self, record: Record) -> None:
+        self._write(record)
+
+    def _write(self, line: TraceHeader | Record) -> None:
+        self._file.write(_encoder.encode(line) + b"\n")
+        self._file.flush()
+
+
+def read_header(file: IO[bytes]) -> TraceHeader:
+    """The first line of a trace.
+
+    Raises:
+        TraceError: it is no header, or one of a newer schema.
+    """
+    header = _decode(file.readline(), 1)
+    if not isinstance(header, TraceHeader):
+        raise TraceError("line 1: not a trace header")
+    if header.schema_version > SCHEMA_VERSION:
+        raise TraceError(
+            f"line 1: the trace has schema {header.schema_version}, this program reads up to {SCHEMA_VERSION}"
+        )
+    return header
+
+
+def read_records(file: IO[bytes]) -> Iterator[Record]:
+    """The records after the header, one at a time.
+
+    Raises:
+        TraceError: at the first line that is no record; those before it have been yielded.
+    """
+    for number, line in enumerate(file, 2):
+        record = _decode(line, number)
+        if isinstance(record, TraceHeader):
+            raise TraceError(f"line {number}: a second header")
+        yield record
+
+
+def _decode(line: bytes, number: int) -> TraceHeader | Record:
+    if not line.endswith(b"\n"):
+        raise TraceError(f"line {number}: the trace is cut off here")
+    try:
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise TraceError(f"line {number}: {exc}") from exc

@@ -17,7 +17,8 @@ class RequestStory:
     """One request over time. Steps are step numbers, times are engine seconds.
 
     `token_steps[i]` is the step that made output token i; `token_times[i]` its end on the engine clock.
-    `submitted_step`: steps finished when it arrived. `first_step`: the step that first fed it. `steps_fed`: steps that fed it a useful token.
+    `submitted_step`: the last finished step when it arrived. `first_step`: the step that first fed it.
+    `steps_fed`: steps that fed it a useful token.
     `finish_step`: the last finished step when it ended. `release_step`: the step that freed its slot.
     `dead_steps`: steps its slot was held after its end. `delivered_step` is when a caller of static
     batching that waits for the whole wave would see it (the barrier), else `finish_step`.

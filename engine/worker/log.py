@@ -10,7 +10,7 @@ import re
 import tempfile
 from pathlib import Path
 
-import platformdirs
+from engine.model_store import cache_root
 
 _KEPT = 8
 _TAIL_BYTES = 8192
@@ -23,7 +23,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 def default_log_path() -> Path:
     """This app's log file; in the folder for temporary files where the cache folder cannot be written."""
     name = f"worker-{os.getpid()}.log"
-    folder = Path(platformdirs.user_cache_dir("cbtui")) / "logs"
+    folder = cache_root() / "logs"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):

@@ -16,6 +16,8 @@ from engine.worker.log import WorkerLog
 
 #: Holds the caller's own PYTHONPATH for the worker to put back (see `_environment`).
 CALLERS_PYTHONPATH = "ENGINE_WORKER_CALLERS_PYTHONPATH"
+#: -P: the folder the user happens to stand in may hold some engine/ or random.py that is not ours.
+_COMMAND = (sys.executable, "-P", "-X", "faulthandler", "-u", "-m", "engine.worker")
 #: How long a process whose pipe has closed may take to become an exit status, seconds.
 _REAP_S = 0.5
 
@@ -35,9 +37,7 @@ class WorkerProcess:
         try:
             log_fd = log.open(title)
             self._process = subprocess.Popen(
-                # -P: a folder the user happens to stand in, holding some engine/ or random.py, is not ours.
-                [sys.executable, "-P", "-X", "faulthandler", "-u", "-m", "engine.worker"]
-                + [str(orders_read), str(answers_write)],
+                (*_COMMAND, str(orders_read), str(answers_write)),
                 stdin=subprocess.DEVNULL,
                 stdout=log_fd,
                 stderr=log_fd,
@@ -60,7 +60,7 @@ class WorkerProcess:
         return self._process.pid
 
     def end(self, limit_s: float) -> None:
-        """End-of-file, then TERM, then KILL, all within `limit_s` seconds. Safe from any thread, twice too."""
+        """End-of-file, then TERM, then KILL, within `limit_s` seconds. Safe from any thread, twice too."""
         deadline = time.monotonic() + limit_s
         self.channel.end_input()
         if self._ended_in(limit_s * 0.3):

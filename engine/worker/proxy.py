@@ -26,8 +26,8 @@ from engine.runner import (
     Encoded,
     EncodedPrompt,
     ForwardError,
-    Loading,
     LoadFailed,
+    Loading,
     PromptInput,
     Ready,
     RunnerDied,
@@ -51,6 +51,7 @@ from engine.worker.wire import (
     RunPlan,
     Start,
     WireError,
+    to_frame,
 )
 
 
@@ -172,6 +173,7 @@ class WorkerRunner:
         if self._receiving.acquire(blocking=False):
             try:
                 if self._state in (_State.LOADING, _State.READY) and not self._closed:
+                    self._outcomes.clear()  # nobody waits for one
                     self._receive()
             except RunnerDied as death:
                 self._events.append(Died(str(death), self._epoch))
@@ -185,13 +187,17 @@ class WorkerRunner:
         May be called while the model loads, and while the worker is dead: the question is kept until a
         worker answers it. A prompt that cannot be asked is answered with an error.
         """
-        try:
-            with self._asking:
+        order = Encode(ticket, prompts)
+        with self._asking:
+            self._unanswered[ticket] = prompts
+            try:
                 if self._process is not None and self._state in (_State.LOADING, _State.READY):
-                    self._process.channel.send(Encode(ticket, prompts))
-                self._unanswered[ticket] = prompts
-        except WireError as error:
-            self._events.append(Encoded(ticket, [EncodedPrompt([], error=str(error)) for _ in prompts]))
+                    self._process.channel.send(order)
+                else:
+                    to_frame(order)  # for its complaint, which `start` could not pass on
+            except WireError as error:
+                del self._unanswered[ticket]
+                self._events.append(Encoded(ticket, [EncodedPrompt([], error=str(error)) for _ in prompts]))
 
     def open_arena(self, arena_id: int, shape: ArenaShape) -> None:
         """Allocate KV cells under a number; the same number again replaces it. Waits for the worker.
@@ -217,22 +223,20 @@ class WorkerRunner:
             RunnerDied: the worker is gone: it ended, stalled, answered rubbish or was closed.
         """
         with self._receiving:
+            asked = (plan.epoch, plan.step)
             if plan.epoch != self._epoch:
-                raise ForwardError(f"a plan of epoch {plan.epoch}, but the model process is in epoch {self._epoch}")
+                raise ForwardError(f"a plan of epoch {plan.epoch}, but the model process is in {self._epoch}")
             try:
                 self._ask(RunPlan(plan))
             except WireError as error:
                 raise ForwardError(str(error)) from None
             while True:
                 match self._next_outcome():
-                    case Replied(reply=reply) if (reply.epoch, reply.step) == (plan.epoch, plan.step):
+                    case Replied(reply) if (reply.epoch, reply.step) == asked:
                         if len(reply.sampled) != len(plan.rows):
                             self._bury(rubbish=f"{len(reply.sampled)} samples for {len(plan.rows)} rows")
                         return reply
-                    case ForwardFailed(epoch=epoch, step=step, message=message) if (epoch, step) == (
-                        plan.epoch,
-                        plan.step,
-                    ):
+                    case ForwardFailed(epoch, step, message) if (epoch, step) == asked:
                         raise ForwardError(message)
 
     def close(self) -> None:
@@ -291,11 +295,12 @@ class WorkerRunner:
             return
         if answers:
             self._silence.broken()
-        limit = self._timings.stall_s if self._state is _State.READY else self._timings.load_stall_s
-        if channel.ended:
+        if channel.ended and not self._outcomes:  # a last outcome is worth having; the end stays seen
             self._bury()
-        elif self._silence.seconds() > limit:
-            self._bury(stalled_s=limit)
+        elif not answers:
+            limit = self._timings.stall_s if self._state is _State.READY else self._timings.load_stall_s
+            if self._silence.seconds() > limit:
+                self._bury(stalled_s=limit)
 
     def _sort(self, answer: Answer) -> None:
         match answer:

@@ -21,13 +21,13 @@ from typing import NoReturn
 from engine.runner import (
     Encoded,
     EncodedPrompt,
-    ForwardError,
-    Loading,
     LoadFailed,
+    Loading,
     ModelLoadError,
     ModelRunner,
     Ready,
     RunnerDied,
+    RunnerError,
 )
 from engine.worker.wire import (
     Answer,
@@ -49,6 +49,7 @@ from engine.worker.wire import (
 
 #: Makes the runner of a spec; may take long, saying so through the callback.
 Factory = Callable[[RunnerSpec, Callable[[Loading], None]], ModelRunner]
+FindFactory = Callable[[RunnerSpec], Factory]
 
 _CHUNK = 1 << 18
 #: Between two looks at a loading runner's events, seconds.
@@ -139,7 +140,7 @@ class EventPump:
         try:
             self._outlet.send(event)
         except WireError as error:
-            self._outlet.send(Encoded(event.ticket, [EncodedPrompt([], error=str(error)) for _ in event.prompts]))
+            self._outlet.send(_not_encoded(event.ticket, len(event.prompts), str(error)))
 
     def _pass_progress(self, loading: Loading) -> None:
         """A download reports every few kilobytes; a screen wants some twenty a second, and the last."""
@@ -158,7 +159,7 @@ class Service:
         find_factory: the factory a spec names.
     """
 
-    def __init__(self, orders_fd: int, answers_fd: int, find_factory: Callable[[RunnerSpec], Factory]) -> None:
+    def __init__(self, orders_fd: int, answers_fd: int, find_factory: FindFactory) -> None:
         self._orders_fd = orders_fd
         self._find_factory = find_factory
         self._outlet = Outlet(answers_fd)
@@ -207,8 +208,6 @@ class Service:
                 answer = Replied(runner.run(plan))
             except RunnerDied:
                 raise
-            except ForwardError as error:
-                answer = ForwardFailed(plan.epoch, plan.step, str(error))
             except Exception as error:
                 traceback.print_exc()
                 answer = ForwardFailed(plan.epoch, plan.step, _described(error))
@@ -232,8 +231,7 @@ class Service:
                 runner.encode(order.ticket, order.prompts)
             except Exception as error:
                 traceback.print_exc()
-                failed = [EncodedPrompt([], error=_described(error)) for _ in order.prompts]
-                self._outlet.send(Encoded(order.ticket, failed))
+                self._outlet.send(_not_encoded(order.ticket, len(order.prompts), _described(error)))
             self._pump.pump()
 
     def _beat(self, every_s: float) -> None:
@@ -269,5 +267,10 @@ def _begin(work: Callable[[], None]) -> None:
 
 
 def _described(error: Exception) -> str:
+    """For the user; a runner's own errors are sentences already."""
     text = str(error).strip()
-    return text if text and isinstance(error, ForwardError | ModelLoadError) else f"{type(error).__name__}: {text}"
+    return text if isinstance(error, RunnerError) else f"{type(error).__name__}: {text}".rstrip(": ")
+
+
+def _not_encoded(ticket: int, count: int, why: str) -> Encoded:
+    return Encoded(ticket, [EncodedPrompt([], error=why)] * count)

@@ -15,7 +15,7 @@ import msgspec
 
 from engine.geometry import ArenaShape
 from engine.plan import Plan, Reply
-from engine.runner import Encoded, Loading, LoadFailed, PromptInput, Ready, RunnerError
+from engine.runner import Encoded, LoadFailed, Loading, PromptInput, Ready, RunnerError
 
 MAGIC = b"cbw"
 PROTOCOL_VERSION = 1
@@ -126,7 +126,7 @@ def to_frame(message: Order | Answer) -> bytes:
     try:
         body = _encoder.encode(message)
     except UnicodeEncodeError as error:
-        raise WireError("garbage", f"a text holds a character that is not valid Unicode: {error.reason}") from None
+        raise WireError("garbage", f"a text is not valid Unicode: {error.reason}") from None
     if len(body) > MAX_FRAME_BYTES:
         raise WireError("oversized", f"{len(body):,} bytes in one message; {MAX_FRAME_BYTES:,} is the most")
     return HEADER.pack(MAGIC, PROTOCOL_VERSION, len(body)) + body

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.worker.log import WorkerLog, default_log_path
+
+
+def printed(log: WorkerLog, text: bytes) -> str:
+    fd = log.open("epoch 1")
+    os.write(fd, text)
+    os.close(fd)
+    return log.last_lines()
+
+
+def test_only_lines_of_this_start_are_quoted(tmp_path: Path) -> None:
+    log = WorkerLog(tmp_path / "new" / "worker.log")
+    assert printed(log, b"first life\n") == "first life"
+    assert printed(log, b"") == ""
+
+
+def test_the_last_two_lines_stand_without_control_characters(tmp_path: Path) -> None:
+    text = b"one\n\x1b[31mtwo\x1b[0m\x07\n\n  three \xff\n\n"
+    assert printed(WorkerLog(tmp_path / "worker.log"), text) == "two / three �"
+
+
+def test_a_long_line_is_cut_and_a_long_log_is_not_read_whole(tmp_path: Path) -> None:
+    text = b"x" * 5_000_000 + b"\nend\n"
+    assert len(printed(WorkerLog(tmp_path / "worker.log"), text)) < 300
+
+
+def test_the_stacks_of_a_fatal_signal_stay_in_the_file(tmp_path: Path) -> None:
+    text = b"warning\nFatal Python error: Segmentation fault\n\nThread 0x1:\n  File ...\n"
+    assert printed(WorkerLog(tmp_path / "worker.log"), text) == "warning"
+
+
+def test_a_log_that_was_emptied_or_removed_is_no_error(tmp_path: Path) -> None:
+    log = WorkerLog(tmp_path / "worker.log")
+    printed(log, b"")
+    os.truncate(log.path, 0)
+    assert log.last_lines() == ""
+    log.path.unlink()
+    assert log.last_lines() == ""
+
+
+def test_the_newest_logs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CBTUI_CACHE_DIR", str(tmp_path))
+    folder = default_log_path().parent
+    for i in range(20):
+        path = folder / f"worker-{i}.log"
+        path.touch()
+        os.utime(path, (i, i))
+    assert default_log_path().parent == folder
+    assert sorted(p.name for p in folder.iterdir()) == [f"worker-{i}.log" for i in range(13, 20)]
+
+
+def test_where_the_cache_folder_cannot_be_made_the_log_is_a_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CBTUI_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert "cbtui-worker-" in default_log_path().name

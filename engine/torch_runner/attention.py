@@ -22,7 +22,9 @@ from engine.torch_runner.step import Group, Step
 SEGMENT_ATTENTION = "cbtui_segments"
 
 #: Keywords that change nothing here: what they say is in the step already, or concerns training.
-_HARMLESS = frozenset({"position_ids", "cache_position", "cu_seq_lens_q", "cu_seq_lens_k", "position_embeddings"})
+_HARMLESS = frozenset(
+    {"position_ids", "cache_position", "cu_seq_lens_q", "cu_seq_lens_k", "position_embeddings"}
+)
 
 _current_step: ContextVar[Step | None] = ContextVar("current_step", default=None)
 
@@ -145,7 +147,9 @@ def _attend_by_hand(
     q = queries.view(s, n, heads, -1).transpose(1, 2)
     repeats = heads // kv_heads
     own_keys = keys[group.cells].view(s, k, kv_heads, -1).transpose(1, 2).repeat_interleave(repeats, dim=1)
-    own_values = values[group.cells].view(s, k, kv_heads, -1).transpose(1, 2).repeat_interleave(repeats, dim=1)
+    own_values = (
+        values[group.cells].view(s, k, kv_heads, -1).transpose(1, 2).repeat_interleave(repeats, dim=1)
+    )
     scores = q @ own_keys.transpose(-1, -2) * scale
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
@@ -166,7 +170,9 @@ def _refuse_unknown(module: torch.nn.Module, keywords: dict[str, Any]) -> None:
     """A tensor under a name not known here may be a position bias or a mask: never ignore it."""
     for name, value in keywords.items():
         if isinstance(value, torch.Tensor) and name not in _HARMLESS:
-            raise UnsupportedAttention(f"{type(module).__name__} gives its attention {name!r}, which is not supported")
+            raise UnsupportedAttention(
+                f"{type(module).__name__} gives its attention {name!r}, which is not supported"
+            )
     if keywords.get("is_causal") is False:
         raise UnsupportedAttention(f"{type(module).__name__} asks for attention that is not causal")
 

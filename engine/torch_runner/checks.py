@@ -17,7 +17,14 @@ from engine.runner import ModelLoadError
 FULL, SLIDING = "full_attention", "sliding_attention"
 
 #: Where configs keep the number of positions they were trained for.
-_LENGTH_NAMES = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length", "max_seq_len")
+_LENGTH_NAMES = (
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "max_sequence_length",
+    "seq_length",
+    "max_seq_len",
+)
 
 #: Where models that do not say how long they may run are cut off.
 DEFAULT_MAX_MODEL_LEN = 2048
@@ -33,7 +40,10 @@ def check_config(config: PreTrainedConfig) -> None:
     if getattr(config, "is_encoder_decoder", False):
         _refuse(f"{kind} is an encoder–decoder model; cbtui runs decoder-only causal language models")
     text = config.get_text_config(decoder=True)
-    if getattr(text, "is_causal", True) is False or getattr(text, "use_bidirectional_attention", None) in (True, "all"):
+    if getattr(text, "is_causal", True) is False or getattr(text, "use_bidirectional_attention", None) in (
+        True,
+        "all",
+    ):
         _refuse(f"{kind} attends in both directions; cbtui runs causal language models")
     unknown = sorted(set(getattr(text, "layer_types", None) or ()) - {FULL, SLIDING})
     if unknown:
@@ -53,7 +63,9 @@ def check_model(model: PreTrainedModel) -> None:
     if getattr(model, "_is_stateful", False):
         _refuse(f"{name} keeps a recurrent state beside the KV cache, which cannot be packed into one row")
     if "position_ids" not in inspect.signature(model.forward).parameters:
-        _refuse(f"{name} takes no position_ids, so sequences packed side by side could not start at position 0")
+        _refuse(
+            f"{name} takes no position_ids, so sequences packed side by side could not start at position 0"
+        )
 
 
 def layer_windows(config: PreTrainedConfig) -> dict[str, int | None]:

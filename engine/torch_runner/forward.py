@@ -100,6 +100,7 @@ class CausalModel:
     def _reference_masks(self, step: Step) -> torch.Tensor | dict[str, torch.Tensor]:
         """One tensor where all layers see alike, otherwise one a layer type, as such models' code takes it."""
         masks = {
-            kind: dense_mask(step.geometry, window, self.dtype, self.device) for kind, window in self.windows.items()
+            kind: dense_mask(step.geometry, window, self.dtype, self.device)
+            for kind, window in self.windows.items()
         }
         return next(iter(masks.values())) if len(masks) == 1 else masks

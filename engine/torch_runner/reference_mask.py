@@ -10,7 +10,9 @@ import torch
 from engine.geometry import Geometry
 
 
-def dense_mask(geometry: Geometry, window: int | None, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+def dense_mask(
+    geometry: Geometry, window: int | None, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
     """A 4-D additive mask: 0 where a query may attend, the type's minimum elsewhere.
 
     Additive because a boolean 4-D mask is silently wrong under a model's eager attention, which adds it.

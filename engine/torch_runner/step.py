@@ -122,7 +122,9 @@ class Step:
         groups = []
         singles = [i for i, span in enumerate(spans) if span.q_len == 1]
         if singles:
-            groups.append(self._single_token_group([spans[i] for i in singles], [cells[i] for i in singles], window))
+            groups.append(
+                self._single_token_group([spans[i] for i in singles], [cells[i] for i in singles], window)
+            )
         for span, own in zip(spans, cells, strict=True):
             if span.q_len > 1:
                 groups.append(self._prefill_group(span, own, window))
@@ -225,7 +227,9 @@ def _check_blocks(row: PlanRow, arena: ArenaShape) -> None:
     if needed > len(row.block_ids) * arena.block_size:
         raise ValueError(f"{row.request_id}: {len(row.block_ids)} KV blocks cannot hold {needed} keys")
     if any(not 0 <= block < arena.num_blocks for block in row.block_ids):
-        raise ValueError(f"{row.request_id}: its block table names a block outside 0 … {arena.num_blocks - 1}")
+        raise ValueError(
+            f"{row.request_id}: its block table names a block outside 0 … {arena.num_blocks - 1}"
+        )
     if not 0 <= row.slot < arena.num_slots:
         raise ValueError(f"{row.request_id}: slot {row.slot} is outside 0 … {arena.num_slots - 1}")
     if row.kind != "dead" and row.kv_len != row.start_position + len(row.token_ids):

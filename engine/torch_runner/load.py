@@ -1,0 +1,200 @@
+"""Loading a causal LM: weights, tokenizer, checks and probe, with progress and one sentence on failure.
+
+Where a model comes from (the default one, a folder, a file, a Hub id) is decided by
+`engine.model_store`; this module reads what it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from engine.model_store import ResolvedModel, cache_root
+from engine.runner import Loading, ModelInfo, ModelLoadError
+from engine.torch_runner.arena import LayerShape, kv_bytes_per_token
+from engine.torch_runner.checks import check_config, check_model, max_model_len
+from engine.torch_runner.encoding import tokenizer_json
+from engine.torch_runner.forward import CausalModel, Route
+from engine.torch_runner.prepack import prepack_linears
+from engine.torch_runner.probe import probe
+from engine.torch_runner.sources import read_config, read_tokenizer, read_weights
+
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
+
+Progress = Callable[[Loading], None]
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How a model is to run.
+
+    Attributes:
+        dtype: one of `DTYPES`.
+        device: a torch device, or `auto`: CUDA, else MPS, else the CPU.
+        num_threads: torch threads; None leaves torch's own choice.
+        route: attention: `fast`, or `reference` (a dense mask and the model's own eager attention).
+        prepack: let oneDNN keep its own copy of the linear weights (CPU, float32 and bfloat16).
+        cache_dir: where a `tokenizer.json` goes if the source has none.
+    """
+
+    dtype: str = "float32"
+    device: str = "cpu"
+    num_threads: int | None = None
+    route: Route = "fast"
+    prepack: bool = True
+    cache_dir: Path = field(default_factory=cache_root)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model that passed its checks.
+
+    Attributes:
+        causal: the model and how to call it.
+        tokenizer: None for a model given without one.
+        info: what the engine and the screen need to know.
+        layers: what a token leaves in each layer's cache.
+        route: the route it runs on.
+        fallback_reason: why that is not the fast one although it was wanted; else empty.
+    """
+
+    causal: CausalModel
+    tokenizer: PreTrainedTokenizerBase | None
+    info: ModelInfo
+    layers: list[LayerShape]
+    route: Route
+    fallback_reason: str
+
+
+def load_model(source: ResolvedModel, options: LoadOptions, progress: Progress) -> LoadedModel:
+    """Read a model and make sure it can be run.
+
+    Raises:
+        ModelLoadError: it cannot be read, or not be run; one sentence says why.
+    """
+    transformers_logging.disable_progress_bar()
+    dtype, device = _dtype(options), choose_device(options.device)
+    progress(Loading("reading the tokenizer", then="reading the weights"))
+    if source.kind != "gguf":
+        check_config(read_config(source))
+    tokenizer = read_tokenizer(source)
+    folder = Path(source.path) if source.kind == "folder" else None
+    tokenizer_path = tokenizer_json(tokenizer, folder, options.cache_dir, source.name)
+    then = "unpacking the weights" if source.kind == "gguf" else "reading the weights"
+    progress(Loading(then, then="checking the model"))
+    model = read_weights(source, dtype)
+    return _prepare(model, tokenizer, tokenizer_path, source, options, device, progress)
+
+
+def adopt_model(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    options: LoadOptions,
+    progress: Progress,
+) -> LoadedModel:
+    """Take a model that is built already; without a tokenizer its prompts must be token ids.
+
+    Raises:
+        ModelLoadError: it cannot be run; one sentence says why.
+    """
+    name = type(model).__name__
+    path = tokenizer_json(tokenizer, None, options.cache_dir, name) if tokenizer is not None else ""
+    source = ResolvedModel(name=name, source=name, path="", kind="folder")
+    return _prepare(model, tokenizer, path, source, options, choose_device(options.device), progress)
+
+
+def choose_device(wanted: str) -> torch.device:
+    """The device a name means.
+
+    Raises:
+        ModelLoadError: torch does not know it, or it is not there.
+    """
+    if wanted == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError as error:
+        raise ModelLoadError(
+            f"there is no device called {wanted!r}", "device", "use cpu, cuda, mps or auto"
+        ) from error
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise ModelLoadError(f"cbtui does not run on {wanted!r}", "device", "use cpu, cuda, mps or auto")
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there[device.type]:
+        raise ModelLoadError(f"this machine has no usable {wanted!r} device", "device", "use --device cpu")
+    return device
+
+
+def _prepare(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    tokenizer_path: str,
+    source: ResolvedModel,
+    options: LoadOptions,
+    device: torch.device,
+    progress: Progress,
+) -> LoadedModel:
+    dtype = _dtype(options)
+    progress(Loading("checking the model", then="ready"))
+    check_config(model.config)
+    check_model(model)
+    if options.num_threads is not None:
+        torch.set_num_threads(options.num_threads)
+    try:
+        model = model.to(device=device, dtype=dtype).eval()
+        causal = CausalModel(model, device, dtype)
+        with torch.inference_mode():
+            if options.prepack and device.type == "cpu":
+                prepack_linears(model)
+            findings = probe(causal, options.route)
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise ModelLoadError(f"there is not enough memory on {device} for {source.name}", "memory") from error
+    info = ModelInfo(
+        name=source.name,
+        source=source.source,
+        device=_device_name(device),
+        dtype=options.dtype,
+        max_model_len=max_model_len(model.config),
+        vocab_size=findings.vocab_size,
+        eos_token_ids=eos_token_ids(model),
+        has_chat_template=bool(tokenizer is not None and tokenizer.chat_template),
+        tokenizer_path=tokenizer_path,
+        num_threads=torch.get_num_threads(),
+        kv_bytes_per_token=kv_bytes_per_token(findings.layers, dtype),
+    )
+    return LoadedModel(causal, tokenizer, info, findings.layers, findings.route, findings.fallback_reason)
+
+
+def eos_token_ids(model: PreTrainedModel) -> tuple[int, ...]:
+    """Tokens that end a request: the generation config's (there may be several), else the config's."""
+    generation = getattr(model, "generation_config", None)
+    ids = getattr(generation, "eos_token_id", None)
+    if ids is None:
+        ids = getattr(model.config.get_text_config(decoder=True), "eos_token_id", None)
+    if ids is None:
+        return ()
+    return tuple(int(token) for token in ids) if isinstance(ids, list | tuple) else (int(ids),)
+
+
+def _dtype(options: LoadOptions) -> torch.dtype:
+    if options.dtype not in DTYPES:
+        raise ModelLoadError(
+            f"there is no dtype {options.dtype!r}", "dtype", f"use one of {', '.join(DTYPES)}"
+        )
+    return DTYPES[options.dtype]
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -1,0 +1,169 @@
+"""`TorchRunner`: runs plans on a transformers model in this process.
+
+For library use, headless commands, tests and the inside of the worker. Loading happens inside
+`start()`, in the calling thread; events are collected meanwhile and `poll()` may be called from another
+one. `encode` answers at once and may be called from a thread of its own during a forward.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from engine.geometry import ArenaShape
+from engine.model_store import ResolvedModel, resolve
+from engine.plan import Plan, Reply, SampledToken
+from engine.runner import (
+    Encoded,
+    ForwardError,
+    LoadFailed,
+    Loading,
+    ModelInfo,
+    ModelLoadError,
+    PromptInput,
+    Ready,
+    RunnerDied,
+    RunnerError,
+    RunnerEvent,
+)
+from engine.torch_runner.arena import KVArena
+from engine.torch_runner.encoding import encode
+from engine.torch_runner.load import LoadedModel, LoadOptions, adopt_model, load_model
+from engine.torch_runner.sampling import sample
+from engine.torch_runner.step import Step
+
+
+class TorchRunner:
+    """A `ModelRunner` on torch. See `engine.runner` for what each method promises.
+
+    Args:
+        model: what to run: a folder, a `.gguf` file or a Hub id as the user named it; None: the default
+            model, fetched if need be; a `ResolvedModel`; or a model that is built already.
+        tokenizer: for a model that is built already.
+        options: device, type, threads and route.
+    """
+
+    def __init__(
+        self,
+        model: str | ResolvedModel | PreTrainedModel | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        options: LoadOptions | None = None,
+    ) -> None:
+        self._source = model
+        self._given_tokenizer = tokenizer
+        self._options = options or LoadOptions()
+        self._events: deque[RunnerEvent] = deque()
+        self._loaded: LoadedModel | None = None
+        self._arenas: dict[int, KVArena] = {}
+        self._epoch = 0
+        self._closed = False
+
+    @property
+    def loaded(self) -> LoadedModel:
+        """The loaded model.
+
+        Raises:
+            RunnerDied: it is not loaded, or the runner was closed.
+        """
+        if self._loaded is None or self._closed:
+            raise RunnerDied("the model is not loaded" if not self._closed else "the runner is closed")
+        return self._loaded
+
+    @property
+    def info(self) -> ModelInfo:
+        """What `Ready` carried."""
+        return self.loaded.info
+
+    def start(self) -> None:
+        """Load, unless that is done already; arenas of an earlier start are gone."""
+        self._arenas.clear()
+        self._epoch += 1
+        try:
+            if self._loaded is None:
+                self._loaded = self._load()
+        except ModelLoadError as error:
+            self._events.append(LoadFailed(str(error), error.stage, error.hint))
+            return
+        except Exception as error:  # whatever a model's code does, the user gets a panel
+            self._events.append(LoadFailed(f"the model cannot be loaded: {_described(error)}", "load"))
+            raise
+        self._events.append(Ready(self._loaded.info, self._epoch))
+
+    def poll(self) -> list[RunnerEvent]:
+        events = []
+        while self._events:
+            events.append(self._events.popleft())
+        return events
+
+    def encode(self, ticket: int, prompts: list[PromptInput]) -> None:
+        tokenizer = self.loaded.tokenizer
+        self._events.append(Encoded(ticket, [encode(tokenizer, prompt) for prompt in prompts]))
+
+    def open_arena(self, arena_id: int, shape: ArenaShape) -> None:
+        loaded = self.loaded
+        arena = self._arenas.get(arena_id)
+        if arena is not None and arena.shape == shape:
+            return
+        # The old one goes first: both together might not fit.
+        self._arenas.pop(arena_id, None)
+        del arena
+        self._arenas[arena_id] = KVArena(shape, loaded.layers, loaded.causal.dtype, loaded.causal.device)
+
+    def run(self, plan: Plan) -> Reply:
+        """One step. `forward_s` covers the step's tensors and the model call, until the device has finished."""
+        loaded = self.loaded
+        arena = self._arenas.get(plan.arena_id)
+        if arena is None:
+            raise RunnerError(f"arena {plan.arena_id} is not open")
+        causal = loaded.causal
+        try:
+            with torch.inference_mode():
+                begun = time.perf_counter()
+                _check_tokens(plan, loaded.info)
+                step = Step(plan, arena.shape, causal.device, causal.dtype)
+                logits = causal.logits(step, arena, loaded.route)
+                causal.synchronize()
+                forwarded = time.perf_counter()
+                rows = [plan.rows[i] for i in step.geometry.sampled_rows]
+                tokens = sample(logits, rows)
+                sampled = time.perf_counter()
+        except RunnerError:
+            raise
+        except Exception as error:
+            raise ForwardError(f"the forward pass of step {plan.step} failed: {_described(error)}") from error
+        answers: list[SampledToken | None] = [None] * len(plan.rows)
+        for row, token in zip(step.geometry.sampled_rows, tokens, strict=True):
+            answers[row] = token
+        return Reply(plan.epoch, plan.step, forwarded - begun, sampled - forwarded, answers)
+
+    def close(self) -> None:
+        self._closed = True
+        self._arenas.clear()
+
+    def _load(self) -> LoadedModel:
+        source, options = self._source, self._options
+        if isinstance(source, PreTrainedModel):
+            return adopt_model(source, self._given_tokenizer, options, self._progress)
+        if not isinstance(source, ResolvedModel):
+            source = resolve(source, self._progress)
+        return load_model(source, options, self._progress)
+
+    def _progress(self, loading: Loading) -> None:
+        self._events.append(loading)
+
+
+def _check_tokens(plan: Plan, info: ModelInfo) -> None:
+    """Ids and positions a model has no row for: on an accelerator these would end the whole process."""
+    for row in plan.rows:
+        if not 0 <= min(row.token_ids) <= max(row.token_ids) < info.vocab_size:
+            raise ValueError(f"{row.request_id} feeds a token id outside the vocabulary of {info.vocab_size}")
+        if not 0 <= row.start_position <= info.max_model_len - len(row.token_ids):
+            raise ValueError(f"{row.request_id} goes past the model's {info.max_model_len} positions")
+
+
+def _described(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

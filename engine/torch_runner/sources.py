@@ -1,0 +1,166 @@
+"""Reading config, tokenizer and weights of a folder, a GGUF file or a Hub id through transformers.
+
+Turns what transformers raises into one sentence with the stage it happened in. A Hub id is taken from
+the local Hub cache if it is there; only otherwise is the network asked, and first whether there is one
+(transformers alone would retry for half a minute).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GgufConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from engine.model_store import ResolvedModel
+from engine.runner import ModelLoadError
+
+T = TypeVar("T")
+
+#: Seconds the Hub gets to accept a connection.
+_REACH_S = 5.0
+_WEIGHTS = ("*.safetensors", "*.bin")
+
+
+def read_config(source: ResolvedModel) -> PreTrainedConfig:
+    """The config of a folder or a Hub id.
+
+    Raises:
+        ModelLoadError: there is none, or it is of a model transformers does not know.
+    """
+    return _read(source, "config", lambda **where: AutoConfig.from_pretrained(source.path, **where))
+
+
+def read_tokenizer(source: ResolvedModel) -> PreTrainedTokenizerBase:
+    """The tokenizer.
+
+    Raises:
+        ModelLoadError: there is none, or it cannot be read.
+    """
+    if source.kind == "gguf":
+        file = Path(source.path)
+        return _read(
+            source, "tokenizer", lambda: AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+        )
+    return _read(source, "tokenizer", lambda **where: AutoTokenizer.from_pretrained(source.path, **where))
+
+
+def read_weights(source: ResolvedModel, dtype: torch.dtype) -> PreTrainedModel:
+    """The model with its weights, in evaluation mode, on the CPU.
+
+    Raises:
+        ModelLoadError: the weights are missing, incomplete or damaged, or there is no memory for them.
+    """
+    settings: dict[str, Any] = {"dtype": dtype, "output_loading_info": True}
+    if source.kind == "gguf":
+        file = Path(source.path)
+        settings |= {"gguf_file": file.name, "quantization_config": GgufConfig(dequantize=True)}
+        model, report = _read(
+            source, "weights", lambda: AutoModelForCausalLM.from_pretrained(file.parent, **settings)
+        )
+    else:
+        if source.kind == "folder" and not any(any(Path(source.path).glob(p)) for p in _WEIGHTS):
+            raise ModelLoadError(
+                f"the folder {source.source} holds no weights (no .safetensors file)", "weights"
+            )
+        model, report = _read(
+            source,
+            "weights",
+            lambda **where: AutoModelForCausalLM.from_pretrained(source.path, **settings, **where),
+        )
+    # transformers fills missing weights with random numbers and only warns.
+    if missing := sorted(report["missing_keys"]):
+        raise ModelLoadError(
+            f"the weights of {source.source} are incomplete: {len(missing)} are missing, the first is {missing[0]}",
+            "weights",
+        )
+    return model.eval()
+
+
+def _read(source: ResolvedModel, what: str, read: Callable[..., T]) -> T:
+    try:
+        return _from_hub(source, read) if source.kind == "hub" else read()
+    except ModelLoadError:
+        raise
+    except Exception as error:
+        raise ModelLoadError(*_explained(error, source, what)) from error
+
+
+def _from_hub(source: ResolvedModel, read: Callable[..., T]) -> T:
+    try:
+        return read(local_files_only=True)
+    except OSError as error:
+        if not _hub_reachable():
+            raise ModelLoadError(
+                f"{source.path} is not in the local Hub cache, and the Hub cannot be reached from here",
+                "fetch",
+                "give a folder or a .gguf file with --model, or none for the default model",
+            ) from error
+    return read(local_files_only=False)
+
+
+def _hub_reachable() -> bool:
+    """Whether asking the Hub makes sense. Behind a proxy only the attempt itself can tell."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if urllib.request.getproxies().keys() & {"http", "https", "all"}:
+        return True
+    url = urllib.parse.urlsplit(os.environ.get("HF_ENDPOINT") or constants.ENDPOINT)
+    port = url.port or (80 if url.scheme == "http" else 443)
+    try:
+        with socket.create_connection((url.hostname or "", port), timeout=_REACH_S):
+            return True
+    except OSError:
+        return False
+
+
+def _explained(error: Exception, source: ResolvedModel, what: str) -> tuple[str, str, str]:
+    """Message, stage and hint for what transformers raised."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    text = str(error)
+    causes = {type(c).__name__ for c in _causes(error)}
+    another = "choose another model with --model"
+    if causes & {"GatedRepoError"}:
+        return f"{source.path} asks for its licence to be accepted on the Hub first", what, "hf auth login"
+    if causes & {"RepositoryNotFoundError"}:
+        return f"the Hub has no model {source.path}, or it is private", what, "hf auth login"
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return f"there is not enough memory for the {what} of {source.source}", what, another
+    if "trust_remote_code" in text:
+        return f"{source.source} needs code from its own repository, which cbtui does not run", what, another
+    if "SafetensorError" in names or "UnpicklingError" in names or "EOFError" in names:
+        return f"the weights of {source.source} are damaged: {_first_line(text)}", what, "fetch them again"
+    if "Unrecognized configuration class" in text:
+        return f"{source.source} is not a causal language model that transformers knows", what, another
+    if "does not recognize this architecture" in text or "Unrecognized model" in text:
+        return f"{source.source} is of a type that transformers does not know", what, another
+    return f"the {what} of {source.source} cannot be read: {_first_line(text)}", what, ""
+
+
+def _causes(error: BaseException | None) -> list[BaseException]:
+    causes = []
+    while error is not None and len(causes) < 10:
+        causes.append(error)
+        error = error.__cause__ or error.__context__
+    return causes
+
+
+def _first_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[0].rstrip(".") if lines else "no reason given"

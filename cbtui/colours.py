@@ -26,14 +26,14 @@ SHAPE_CONTRAST = 3.0
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
-    """Red, green and blue (0-255) of `#rrggbb`.
+    """Red, green and blue (0-255) of `#rrggbb`; an alpha (`#rrggbbaa`) is ignored.
 
     Raises:
         ValueError: not of that form.
     """
-    if len(colour) != 7 or colour[0] != "#":
+    if len(colour) not in (7, 9) or colour[0] != "#":
         raise ValueError(f"not a #rrggbb colour: {colour!r}")
-    value = int(colour[1:], 16)
+    value = int(colour[1:7], 16)
     return value >> 16, value >> 8 & 255, value & 255
 
 
@@ -83,12 +83,31 @@ def shape_colour(colour: str, background: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def badge_style(badge: Badge) -> Style:
-    """A badge's style for Segments and Strips: black or white bold text on the request's colour."""
-    return Style(color=text_on(badge.colour), bgcolor=badge.colour, bold=True)
+def badge_style(badge: Badge | str) -> Style:
+    """A badge's style for Segments and Strips: black or white bold text on the request's colour.
+
+    Takes the badge or its colour.
+    """
+    ground = _ground(badge)
+    return Style(color=text_on(ground), bgcolor=ground, bold=True)
 
 
 @lru_cache(maxsize=256)
-def badge_content_style(badge: Badge) -> ContentStyle:
+def badge_content_style(badge: Badge | str) -> ContentStyle:
     """The same for Textual's `Content`."""
-    return ContentStyle.parse(f"bold {text_on(badge.colour)} on {badge.colour}")
+    ground = _ground(badge)
+    return ContentStyle.parse(f"bold {text_on(ground)} on {ground}")
+
+
+def ink_style(colour: str, background: str) -> Style:
+    """Text in a request's colour where that is legible on `background`; else no colour of its own."""
+    return Style(color=colour) if contrast(colour, background) >= TEXT_CONTRAST else Style()
+
+
+def block_style(colour: str, background: str) -> Style:
+    """Solid shapes (`█ ▒ ░ ▄`) in a request's colour, as near to it as stands out from `background`."""
+    return Style(color=shape_colour(colour, background))
+
+
+def _ground(badge: Badge | str) -> str:
+    return badge if isinstance(badge, str) else badge.colour

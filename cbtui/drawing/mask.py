@@ -1,0 +1,326 @@
+"""Draws who may attend to whom in a step. Pure: a record in, any line of the drawing out.
+
+The mask is never built: each drawn query's allowed keys are one run (`engine.mask`), and every stretch of
+keys is blank, full, or cut by that run. Lines are made one at a time for the visible window, so a step of
+thousands of tokens costs what is on screen.
+
+    `█` new key, may be attended to     `▒` cached key, may be attended to     `·` blocked
+    `╳` padding, on either axis         `░` what a finished request's dead row looks at
+    `◆` the padding key that padding queries look at (a query without any key would be a softmax over nothing)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cbtui.drawing.mask_layout import (
+    GRID_GAP,
+    Band,
+    Grid,
+    Hidden,
+    Keys,
+    MaskLayout,
+    Row,
+    folded_layout,
+    query_label,
+    true_layout,
+)
+from cbtui.drawing.window import LineWriter, merged
+from cbtui.naming import Badge, Badges
+from cbtui.pieces import Line, clip_line, line_width
+from cbtui.tokens import clip_left
+from engine.mask import query_run
+from engine.records import Segment, StepRecord
+
+NEW, CACHED, BLOCKED, PADDING, DEAD, PADDING_KEY = "█", "▒", "·", "╳", "░", "◆"
+
+#: The end of the text that a segment's last query looks back at.
+Lookback = Callable[[Segment], str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What one body line shows: a band's heading, or one row of it."""
+
+    band: Band
+    row: Row | None
+
+
+class MaskDrawing:
+    """One step's mask, folded into `width` × `height` cells or cell by cell.
+
+    `count` body lines of `columns` columns stand under the heading. The heading and, with one grid, the
+    queries' labels stay in place while the body scrolls.
+    """
+
+    def __init__(self, record: StepRecord, badges: Badges, layout: MaskLayout, lookback: Lookback) -> None:
+        self._record = record
+        self._badges = badges
+        self._layout = layout
+        self._lookback = lookback
+        self._by_row: dict[int, list[int]] = {}
+        for number, segment in enumerate(record.segments):
+            self._by_row.setdefault(segment.row, []).append(number)
+        self._starts: list[tuple[int, int]] = []  # (first body line, band number)
+        self.count = 0
+        for number, band in enumerate(layout.bands):
+            self._starts.append((self.count, number))
+            self.count += len(band.rows) + int(band.has_heading and number > 0)
+        self.columns = layout.columns
+
+    @property
+    def title(self) -> str:
+        """The panel's title."""
+        rows, queries = self._record.shape
+        keys = self._record.num_keys
+        size = f"{queries} quer{'y' if queries == 1 else 'ies'} × {keys} keys"
+        if self._record.layout == "padded":
+            size = f"{rows} rows of {size}"
+        return f"Mask {size}{', folded' if self._layout.is_folded else ''}"
+
+    def heading(self, first: int, width: int) -> Line:
+        """The line above everything: key owners from column `first` on."""
+        if not self._layout.bands:
+            return ()
+        band = self._layout.bands[0]
+        if band.has_heading:
+            return self._heading(band, first, width)
+        return clip_line(((" " * self._layout.gutter, ""), (self._layout.axis, "dim")), width)
+
+    def line(self, y: int, first: int, width: int) -> Line:
+        """Body line `y`, in a window of `width` columns from column `first` on."""
+        at = self._at(y)
+        if at is None:
+            return ()
+        if at.row is None:
+            return self._heading(at.band, first, width)
+        return self._row(at.band, at.row, first, width)
+
+    def _at(self, y: int) -> _Line | None:
+        if not 0 <= y < self.count:
+            return None
+        low, high = 0, len(self._starts)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._starts[middle][0] <= y else (low, middle)
+        start, number = self._starts[low]
+        band = self._layout.bands[number]
+        row = y - start - int(band.has_heading and number > 0)
+        return _Line(band, None if row < 0 else band.rows[row])
+
+    # -- one line --------------------------------------------------------------------------------
+
+    def _writer(self, band: Band, first: int, width: int) -> tuple[LineWriter, LineWriter]:
+        """Where labels and where keys are written: apart with one grid, else the same."""
+        if len(band.grids) > 1:
+            writer = LineWriter(first, first + width)
+            return writer, writer
+        gutter = self._layout.gutter
+        return LineWriter(0, width), LineWriter(first, first + max(0, width - gutter))
+
+    def _joined(self, label: LineWriter, keys: LineWriter) -> Line:
+        return label.line() if label is keys else merged([*label.line(), *keys.line()])
+
+    def _heading(self, band: Band, first: int, width: int) -> Line:
+        label, writer = self._writer(band, first, width)
+        for number, grid in enumerate(band.grids):
+            if number:
+                writer.fill(" ", GRID_GAP, "")
+            label.fill(" ", self._layout.gutter, "")
+            for keys in grid.keys:
+                writer.fill(" ", keys.gap, "")
+                self._owner(writer, keys)
+        return self._joined(label, writer)
+
+    def _owner(self, writer: LineWriter, keys: Keys) -> None:
+        """The heading over a stretch of keys: whose they are."""
+        badge = self._badge(keys.segment)
+        style = f"badge:{badge.colour}" if badge else "padding"
+        cell = _cell(keys)
+        if keys.is_folded:
+            label = keys.label
+            if len(label) > keys.columns:
+                label = badge.letter if badge and len(badge.letter) <= keys.columns else ""
+            writer.text(label, style, keys.columns)
+        elif badge is None:
+            writer.fill(PADDING if cell == 1 else PADDING + " ", keys.columns, style)
+        else:
+            name = badge.cell if cell == 1 else badge.letter[:2].ljust(2)
+            writer.fill(name, keys.columns, style)
+
+    def _row(self, band: Band, row: Row, first: int, width: int) -> Line:
+        label, writer = self._writer(band, first, width)
+        if isinstance(row, Hidden):
+            return self._hidden(band, row, first, width)
+        segment = None
+        for number, grid in enumerate(band.grids):
+            if number:
+                writer.fill(" ", GRID_GAP, "")
+            segment = self._segment_at(grid.row, row)
+            self._label(label, segment, row)
+            self._cells(writer, grid, segment, row)
+        line = self._joined(label, writer)
+        if segment is not None and band.grids[-1].has_notes:
+            line = self._with_note(
+                line, self._record.segments[segment], row, width, band.grids[-1].is_counted
+            )
+        return line
+
+    def _hidden(self, band: Band, row: Hidden, first: int, width: int) -> Line:
+        count = row.stop - row.start
+        writer, keys = self._writer(band, first, width)
+        for number, grid in enumerate(band.grids):
+            if number:
+                writer.fill(" ", GRID_GAP, "")
+            segment = self._segment_at(grid.row, row.start)
+            letter = "" if segment is None else self._badges[self._record.segments[segment].request_id].letter
+            size = self._layout.gutter + (grid.columns if writer is keys else 0)
+            writer.text(f"{' ' * len(letter)} ⋮", "dim", min(size, len(letter) + 3))
+            text = f"{count} rows" if number == 0 else ""
+            if writer is keys:
+                writer.text(text, "dim", size - min(size, len(letter) + 3))
+            else:
+                writer.text(text, "dim")
+        return writer.line()
+
+    def _label(self, writer: LineWriter, segment: int | None, query: int) -> None:
+        end = writer.column + self._layout.gutter
+        if segment is None:
+            writer.text(PADDING, "padding")
+        else:
+            found = self._record.segments[segment]
+            badge = self._badges[found.request_id]
+            writer.text(badge.letter, f"badge:{badge.colour}")
+            position = found.position + query - found.q_start
+            label = query_label(badge.letter, position)[len(badge.letter) :]
+            writer.text(label, "dim" if found.kind == "dead" else "")
+        writer.fill(" ", end - writer.column, "")
+
+    def _cells(self, writer: LineWriter, grid: Grid, segment: int | None, query: int) -> None:
+        start, stop = (0, 1)
+        if segment is not None:
+            found = self._record.segments[segment]
+            start, stop = query_run(found, query - found.q_start)
+        for keys in grid.keys:
+            writer.fill(" ", keys.gap, "")
+            before, allowed = _columns(keys, start, stop)
+            blank, blank_style = _blank(keys, segment)
+            writer.fill(blank, before, blank_style)
+            if allowed:
+                glyph, style = self._allowed(keys, segment)
+                writer.fill(glyph, allowed, style)
+            rest = keys.columns - before - allowed
+            # The rest starts on a cell's edge when drawn cell by cell, so its pattern is in phase.
+            writer.fill(blank if rest % 2 == keys.columns % 2 else blank[::-1], rest, blank_style)
+
+    def _allowed(self, keys: Keys, segment: int | None) -> tuple[str, str]:
+        badge = self._badge(segment)
+        if badge is None or segment is None:
+            return (PADDING_KEY if _cell(keys) == 1 else PADDING_KEY + " "), "padding"
+        style = f"block:{badge.colour}"
+        if self._record.segments[segment].kind == "dead":
+            return DEAD, style
+        return (CACHED if keys.kind == "cached" else NEW), style
+
+    def _with_note(self, line: Line, segment: Segment, query: int, width: int, is_counted: bool) -> Line:
+        """What the last query of a segment looks back at, right of the grid."""
+        if query != segment.q_start + segment.q_len - 1:
+            return line
+        room = width - line_width(line) - 2
+        if segment.kind == "dead":
+            text = "dead: ended, still fed"
+            return line if room < 4 else clip_line((*line, ("  ", ""), (text, "dim")), width)
+        if not segment.num_cached or room < 8:
+            return line
+        count = f"{segment.kv_len} keys "
+        if not is_counted or room < len(count) + 10:
+            count = ""
+        text = clip_left(self._lookback(segment), room - len(count))
+        return merged([*line, ("  ", ""), (count, "faint"), (text, "dim")])
+
+    # -- look-ups --------------------------------------------------------------------------------
+
+    def _segment_at(self, row: int, query: int) -> int | None:
+        """Number of the segment that owns a query; None: padding."""
+        numbers = self._by_row.get(row, [])
+        low, high = 0, len(numbers)
+        while low < high:
+            middle = (low + high) // 2
+            segment = self._record.segments[numbers[middle]]
+            if query < segment.q_start:
+                high = middle
+            elif query >= segment.q_start + segment.q_len:
+                low = middle + 1
+            else:
+                return numbers[middle]
+        return None
+
+    def _badge(self, segment: int | None) -> Badge | None:
+        return None if segment is None else self._badges[self._record.segments[segment].request_id]
+
+
+def folded(record: StepRecord, badges: Badges, lookback: Lookback, width: int, height: int) -> MaskDrawing:
+    """The mask folded to show most in `width` × `height` cells, the heading line included."""
+    return MaskDrawing(record, badges, folded_layout(record, badges, width, height), lookback)
+
+
+def true_cells(record: StepRecord, badges: Badges, lookback: Lookback, width: int) -> MaskDrawing:
+    """The mask cell by cell; cells two columns wide where all of them fit `width`."""
+    return MaskDrawing(record, badges, true_layout(record, badges, width), lookback)
+
+
+def legend(record: StepRecord, width: int) -> Line:
+    """The signs this step needs, as far as they fit."""
+    parts = [(NEW, "new")]
+    if any(segment.num_cached for segment in record.segments):
+        parts.append((CACHED, "cached"))
+    parts.append((BLOCKED, "blocked"))
+    if record.tokens.padding or any(s.kv_start for s in record.segments if record.layout == "padded"):
+        parts.append((PADDING, "padding"))
+    if any(segment.kind == "dead" for segment in record.segments):
+        parts.append((DEAD, "dead: finished, still fed"))
+    if any(s.q_start for s in record.segments if record.layout == "padded"):
+        parts.append((PADDING_KEY, "padding's own key"))
+    line: list[tuple[str, str]] = []
+    for glyph, text in parts:
+        more = [("   " if line else "", ""), (glyph, ""), (f" {text}", "dim")]
+        if line_width((*line, *more)) > width:
+            break
+        line.extend(more)
+    return merged(line)
+
+
+def _cell(keys: Keys) -> int:
+    """Terminal columns of one key; 1 for a bar."""
+    return 1 if keys.is_folded else keys.columns // max(1, keys.stop - keys.start)
+
+
+def _columns(keys: Keys, start: int, stop: int) -> tuple[int, int]:
+    """Terminal columns blocked before, and allowed in, a stretch of keys by the run [start, stop).
+
+    In a bar that is partly allowed the share is rounded so that neither part disappears.
+    """
+    low, high = max(start, keys.start), min(stop, keys.stop)
+    if low >= high:
+        return keys.columns, 0
+    if not keys.is_folded:
+        cell = _cell(keys)
+        return (low - keys.start) * cell, (high - low) * cell
+    count = keys.stop - keys.start
+    if high - low == count:
+        return 0, keys.columns
+    allowed = max(1, min(keys.columns - 1, round((high - low) / count * keys.columns)))
+    return (0, allowed) if low == keys.start else (keys.columns - allowed, allowed)
+
+
+def _blank(keys: Keys, segment: int | None) -> tuple[str, str]:
+    """How a blocked stretch looks: padding where either axis is padding, else a dot a cell."""
+    is_padding = segment is None or keys.kind == "padding"
+    glyph, style = (PADDING, "padding") if is_padding else (BLOCKED, "faint")
+    if not keys.is_folded:
+        return (glyph if _cell(keys) == 1 else glyph + " "), style
+    if is_padding:
+        return glyph, style
+    # In phase with what follows: the last column of a bar is blank.
+    return (" " + glyph if keys.columns % 2 and keys.columns > 1 else glyph + " "), style

@@ -12,9 +12,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
-from engine.runner import Loading, ModelRunner
+from engine.model_store import resolve
+from engine.runner import Loading, ModelLoadError, ModelRunner
 from engine.worker.process import CALLERS_PYTHONPATH
 from engine.worker.service import Factory, Service
 from engine.worker.wire import RunnerSpec
@@ -61,8 +62,15 @@ def _factory(spec: RunnerSpec) -> Factory:
 
 
 def _torch_runner(spec: RunnerSpec, progress: Callable[[Loading], None]) -> ModelRunner:
-    progress(Loading("starting torch"))
-    raise NotImplementedError
+    model = resolve(spec.model, progress)  # first: a wrong name or a download need not wait for torch
+    progress(Loading("starting torch", then="reading the tokenizer"))
+    try:
+        from engine.torch_runner import LoadOptions, TorchRunner
+    except (ImportError, OSError) as error:
+        message = f"torch or transformers cannot be imported: {error}"
+        raise ModelLoadError(message, "import", "pip install torch transformers") from error
+    options: dict[str, Any] = dict(spec.options)
+    return TorchRunner(model, options=LoadOptions(**options))
 
 
 if __name__ == "__main__":

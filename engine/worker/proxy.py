@@ -3,9 +3,9 @@
 Owns the worker's life (start, death, stall, restart, end), the epoch, and which answer belongs to which
 question. Knows nothing of requests or scheduling.
 
-What a death loses. Everything the process held: arenas and their KV. After `start()` has led to
-another `Ready`, **the caller opens its arenas again** and feeds its requests from position 0. Only
-prompts still being encoded are asked again by themselves: tickets outlive a death.
+What a death loses. Everything the process held: arenas with their KV, and prompts it was asked to
+encode. After `start()` has led to another `Ready`, **the caller opens its arenas again**, feeds its
+requests from position 0 and asks again for the tickets that have no answer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ from engine.worker.wire import (
     RunPlan,
     Start,
     WireError,
-    to_frame,
 )
 
 
@@ -84,7 +83,8 @@ class WorkerRunner:
     """Runs plans in a worker process. Implements `engine.runner.ModelRunner`.
 
     One thread, the engine's, calls `start`, `poll`, `open_arena` and `run`; `encode` and `close` may come
-    from any, during a `run` too. Nothing waits but `run` and `open_arena` (and `close`, up to `close_s`).
+    from any, during a `run` too. Nothing waits but `run` and `open_arena`; `close`, up to `close_s`; and
+    whatever first meets a death, until the process has become an exit status (milliseconds).
 
     Args:
         spec: which runner the worker makes, and of which model.
@@ -112,13 +112,10 @@ class WorkerRunner:
         self._process: WorkerProcess | None = None
         self._events: deque[RunnerEvent] = deque()
         self._outcomes: deque[Outcome] = deque()
-        self._unanswered: dict[int, list[PromptInput]] = {}
         #: Held while a process is started or ended for good.
         self._lifecycle = threading.Lock()
         #: Held by whoever receives: a whole `run`, or one `poll`.
         self._receiving = threading.RLock()
-        #: Held for the moment in which a ticket is noted and sent, so that a restart sends it once.
-        self._asking = threading.Lock()
 
     @property
     def epoch(self) -> int:
@@ -135,20 +132,25 @@ class WorkerRunner:
         """The file the worker prints to."""
         return self._log.path
 
+    @property
+    def _is_alive(self) -> bool:
+        return self._state in (_State.LOADING, _State.READY)
+
     def start(self) -> None:
-        """Start a worker and let it load; after a death or a failed load, another one.
+        """Start a worker and let it load; again after a death, a failed load, or to be rid of a live one.
 
         `Loading` events, then `Ready` (with the new epoch) or `LoadFailed`, or `Died`, come from `poll`.
         Arenas of an earlier epoch are gone: open them again after `Ready`.
 
         Raises:
-            RunnerError: a worker is running already, or the runner is closed.
+            RunnerError: the runner is closed.
         """
         with self._lifecycle, self._receiving:
             if self._closed:
                 raise RunnerError("the runner is closed")
-            if self._state in (_State.LOADING, _State.READY):
-                raise RunnerError("the model process is running already")
+            if self._process is not None and self._is_alive:
+                self._process.kill()
+                self._process.channel.close()
             self._epoch += 1
             try:
                 process = WorkerProcess(self._log, f"epoch {self._epoch}")
@@ -158,11 +160,8 @@ class WorkerRunner:
                 return
             self._silence.broken()
             self._outcomes.clear()
-            with self._asking:
-                self._process = process
-                process.channel.send(Start(self._epoch, self._spec, self._timings.heartbeat_s))
-                for ticket, prompts in self._unanswered.items():
-                    process.channel.send(Encode(ticket, prompts))
+            process.channel.send(Start(self._epoch, self._spec, self._timings.heartbeat_s))
+            self._process = process
             self._state = _State.LOADING
 
     def poll(self) -> list[RunnerEvent]:
@@ -172,7 +171,7 @@ class WorkerRunner:
         """
         if self._receiving.acquire(blocking=False):
             try:
-                if self._state in (_State.LOADING, _State.READY) and not self._closed:
+                if self._is_alive and not self._closed:
                     self._outcomes.clear()  # nobody waits for one
                     self._receive()
             except RunnerDied as death:
@@ -184,20 +183,15 @@ class WorkerRunner:
     def encode(self, ticket: int, prompts: list[PromptInput]) -> None:
         """Ask for token ids; an `Encoded` with the same ticket follows, in order.
 
-        May be called while the model loads, and while the worker is dead: the question is kept until a
-        worker answers it. A prompt that cannot be asked is answered with an error.
+        While the model loads, the answer comes after `Ready`. Without a worker, or if it dies, none comes:
+        ask again after the next `Ready`. Prompts that cannot be sent are answered with an error.
         """
-        order = Encode(ticket, prompts)
-        with self._asking:
-            self._unanswered[ticket] = prompts
-            try:
-                if self._process is not None and self._state in (_State.LOADING, _State.READY):
-                    self._process.channel.send(order)
-                else:
-                    to_frame(order)  # for its complaint, which `start` could not pass on
-            except WireError as error:
-                del self._unanswered[ticket]
-                self._events.append(Encoded(ticket, [EncodedPrompt([], error=str(error)) for _ in prompts]))
+        if self._process is None or not self._is_alive:
+            return
+        try:
+            self._process.channel.send(Encode(ticket, prompts))
+        except WireError as error:
+            self._events.append(Encoded(ticket, [EncodedPrompt([], error=str(error)) for _ in prompts]))
 
     def open_arena(self, arena_id: int, shape: ArenaShape) -> None:
         """Allocate KV cells under a number; the same number again replaces it. Waits for the worker.
@@ -306,7 +300,7 @@ class WorkerRunner:
         match answer:
             case Heartbeat():
                 pass
-            case Loading():
+            case Loading() | Encoded():
                 self._events.append(answer)
             case Ready(info=info):
                 self._state = _State.READY
@@ -315,9 +309,6 @@ class WorkerRunner:
                 self._state = _State.LOAD_FAILED
                 self._events.append(answer)
                 self._retire()
-            case Encoded(ticket=ticket):
-                if self._unanswered.pop(ticket, None) is not None:
-                    self._events.append(answer)
             case _:
                 self._outcomes.append(answer)
 

@@ -197,6 +197,7 @@ class Service:
             self._pump.fail(LoadFailed(str(error), error.stage, error.hint))
         except Exception as error:
             traceback.print_exc()
+            self._pump.pump()  # the runner may have put it better
             self._pump.fail(LoadFailed(_described(error), "load"))
         return self._pump.runner if self._pump.is_ready else None
 

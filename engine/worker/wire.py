@@ -40,7 +40,7 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         model: what to load, as the user named it: a Hub id, a folder, a `.gguf` file; None: the default.
         factory: `module:callable` making the runner from (spec, progress); empty: the torch runner.
-        options: keyword arguments for it.
+        options: for the factory; the torch runner's are the fields of `engine.torch_runner.LoadOptions`.
     """
 
     model: str | None = None

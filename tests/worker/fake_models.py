@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from engine.fake import FakeRunner
@@ -65,7 +66,7 @@ class Moody:
 
     def __init__(self, spec: RunnerSpec, progress: Callable[[Loading], None]) -> None:
         self._load = str(spec.options.get("load", ""))
-        self._events: list[RunnerEvent] = []
+        self._events: deque[RunnerEvent] = deque()
         self._arenas: dict[int, ArenaShape] = {}
         self._encoded = threading.Event()
         self._sleep_s = float(spec.options.get("sleep_s") or 0.0)
@@ -102,8 +103,7 @@ class Moody:
         self._events.append(Ready(ModelInfo(name="moody", source=pythonpath, vocab_size=9), 1))
 
     def poll(self) -> list[RunnerEvent]:
-        events, self._events = self._events, []
-        return events
+        return [self._events.popleft() for _ in range(len(self._events))]
 
     def encode(self, ticket: int, prompts: list[PromptInput]) -> None:
         if any(prompt.text == "unencodable" for prompt in prompts):

@@ -106,20 +106,30 @@ def test_after_a_death_it_starts_again_with_the_next_epoch_and_no_arenas(make_re
         assert runner.run(plan_of(1, epoch=epoch)).epoch == epoch
 
 
-def test_prompts_without_an_answer_are_asked_again_after_a_death(make_ready: Make) -> None:
+def test_prompts_of_an_earlier_epoch_are_answered_only_if_asked_again(make_ready: Make) -> None:
     runner = make_ready()
     events = Events(runner)
-    runner.encode(1, [PromptInput("a")])
-    events.wait(Encoded)
     assert runner.pid is not None
     os.kill(runner.pid, signal.SIGSTOP)
-    runner.encode(2, [PromptInput("b")])
+    runner.encode(1, [PromptInput("a")])
     os.kill(runner.pid, signal.SIGKILL)
     events.wait(Died)
-    runner.encode(3, [PromptInput("c")])
+    runner.encode(2, [PromptInput("b")])
     runner.start()
-    events.wait(Encoded, 3)
-    assert [answer.ticket for answer in events.of(Encoded)] == [1, 2, 3]
+    events.wait(Ready)
+    runner.encode(1, [PromptInput("a")])
+    runner.encode(3, [PromptInput("c")])
+    events.wait(Encoded, 2)
+    assert [answer.ticket for answer in events.of(Encoded)] == [1, 3]
+
+
+def test_starting_a_live_worker_again_replaces_it(make_ready: Make) -> None:
+    runner = make_ready()
+    first = runner.pid
+    make_it_ready(runner)
+    assert first is not None and is_gone(first)
+    assert runner.run(plan_of(1, epoch=2)).epoch == 2
+    assert not Events(runner).of(Died)
 
 
 def test_a_dead_worker_leaves_no_descriptors(make_ready: Make) -> None:

@@ -90,14 +90,13 @@ def test_a_death_while_loading_is_a_death(make_worker: Make) -> None:
     assert death == Died("the model process ended with exit status 3; its log ends: disk on fire", 1)
 
 
-def test_prompts_asked_before_and_while_loading_are_answered(make_worker: Make) -> None:
+def test_prompts_asked_while_loading_are_answered_after_ready(make_worker: Make) -> None:
     runner = make_worker()
-    runner.encode(1, [PromptInput("a")])
     runner.start()
-    runner.encode(2, [PromptInput("b")])
+    runner.encode(1, [PromptInput("a")])
     events = Events(runner)
-    events.wait(Encoded, 2)
-    assert [answer.ticket for answer in events.of(Encoded)] == [1, 2]
+    events.wait(Encoded)
+    assert [type(event) for event in events.seen[-2:]] == [Ready, Encoded]
 
 
 def test_what_the_worker_starts_sees_the_callers_own_import_path(

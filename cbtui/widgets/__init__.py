@@ -1,0 +1,1 @@
+"""The panels of the screen. Each takes a `Frame` in `show()` and has a pure renderer underneath."""

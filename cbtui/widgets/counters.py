@@ -1,0 +1,191 @@
+"""The counters: is it fast, and what is wasted? Names as in the vocabulary, each rate with its window.
+
+`counter_lines` (a panel) and `counters_line` (one line, for smaller screens) are pure.
+"""
+
+from __future__ import annotations
+
+from cbtui.bars import bar, sparkline
+from cbtui.frame import Frame
+from cbtui.pieces import Line, clip_line, join
+from cbtui.widgets.lines import LinesView
+from cbtui.words import EMPTY, count, percent, rate, seconds
+from engine.metrics import RATE_WINDOW_S
+
+_WINDOW = f"({RATE_WINDOW_S:.0f} s)"
+#: From this height on there is a line with a bar for each share.
+TALL = 7
+
+
+def _dimmed(lines: list[Line]) -> list[Line]:
+    return [
+        tuple((text, "dim" if style in ("", "strong") else style) for text, style in line) for line in lines
+    ]
+
+
+def _is_dim(frame: Frame) -> bool:
+    """Rates stand still while nothing runs: their last value stays, dimmed."""
+    return frame.state.status in ("paused", "idle", "failed", "loading")
+
+
+def _speed(frame: Frame, cells: int) -> Line:
+    metrics = frame.metrics
+    left: Line = (
+        (rate(metrics.output_tokens_per_s).rjust(7), "strong"),
+        (" tok/s ", "dim"),
+    )
+    right: Line = (
+        (rate(metrics.steps_per_s).rjust(6), "strong"),
+        (" steps/s ", "dim"),
+        (_WINDOW, "dim"),
+    )
+    room = cells - sum(len(t) for t, _ in (*left, *right))
+    return (*left, (sparkline(metrics.throughput_history, min(30, room)), "accent"), *right)
+
+
+def _share(name: str, share: float, remark: str, cells: int) -> Line:
+    width = max(0, cells - 12 - 7 - 14)
+    return (
+        (" " + name.ljust(11), "dim"),
+        *bar(share, width),
+        (percent(share).rjust(7), "strong"),
+        ("  " + remark, "dim"),
+    )
+
+
+def _latency(frame: Frame) -> Line:
+    metrics = frame.metrics
+    return (
+        (" TTFT ", "dim"),
+        (seconds(metrics.ttft_p50_s), "strong"),
+        (" p95 ", "dim"),
+        (seconds(metrics.ttft_p95_s), ""),
+        ("  TPOT ", "dim"),
+        (seconds(metrics.tpot_p50_s), "strong"),
+        ("  ITL p95 ", "dim"),
+        (seconds(metrics.itl_p95_s), ""),
+    )
+
+
+def _done(frame: Frame) -> Line:
+    metrics = frame.metrics
+    return (
+        (" done ", "dim"),
+        (f"{metrics.num_finished:,} of {metrics.num_requests:,}", "strong"),
+        (f"  ·  {count(metrics.num_output_tokens, 'token')} in {count(metrics.num_steps, 'step')}", "dim"),
+    )
+
+
+def counter_lines(frame: Frame, cells: int, height: int) -> list[Line]:
+    """The panel's lines for `cells` cells: bars where `height` allows, else figures alone."""
+    metrics = frame.metrics
+    if not metrics.num_requests:
+        return [((" " + EMPTY["counters"], "dim"),)]
+    record = frame.record
+    step_tokens = f"{record.tokens.total:,} of {record.max_num_batched_tokens:,}" if record else ""
+    if height >= TALL:
+        lines = [
+            _speed(frame, cells),
+            _share("occupancy", metrics.slot_occupancy, "slots used", cells),
+            _share("padding", metrics.padding_waste, "of positions", cells),
+            _share("dead work", metrics.dead_work, "of positions", cells),
+            _share("batch fill", metrics.batch_fill, step_tokens, cells),
+            _share("KV cache", metrics.kv_cache_usage, count(metrics.kv_tokens, "token"), cells),
+            _latency(frame),
+            _done(frame),
+        ]
+        if height < len(lines):
+            # The busiest line goes last; where only seven fit, batch fill is the least telling.
+            del lines[4]
+    else:
+        lines = [_speed(frame, cells), *_short_shares(frame, step_tokens), _latency(frame), _done(frame)]
+    lines = [clip_line(line, cells) for line in lines]
+    return _dimmed(lines) if _is_dim(frame) else lines
+
+
+def _figure(name: str, value: str) -> Line:
+    return ((f"{name} ", "dim"), (value, "strong"))
+
+
+def _short_shares(frame: Frame, step_tokens: str) -> list[Line]:
+    metrics = frame.metrics
+    return [
+        (
+            (" ", ""),
+            *join(
+                (
+                    _figure("occupancy", percent(metrics.slot_occupancy)),
+                    _figure("padding", percent(metrics.padding_waste)),
+                    _figure("dead", percent(metrics.dead_work)),
+                ),
+                "   ",
+            ),
+        ),
+        (
+            (" ", ""),
+            *join(
+                (
+                    _figure("batch fill", percent(metrics.batch_fill)),
+                    ((step_tokens, "dim"),),
+                    _figure("KV", count(metrics.kv_tokens, "token")),
+                ),
+                "   ",
+            ),
+        ),
+    ]
+
+
+def counters_line(frame: Frame, cells: int) -> Line:
+    """The counters in one line; the last ones go first where it is narrow."""
+    metrics = frame.metrics
+    if not metrics.num_requests:
+        return clip_line(((" " + EMPTY["counters"], "dim"),), cells)
+    figures: list[Line] = [
+        ((rate(metrics.output_tokens_per_s).rjust(6), "strong"), (f" tok/s {_WINDOW}", "dim")),
+        _figure("occupancy", percent(metrics.slot_occupancy)),
+        _figure("padding", percent(metrics.padding_waste)),
+        _figure("dead", percent(metrics.dead_work)),
+        _figure("done", f"{metrics.num_finished:,} of {metrics.num_requests:,}"),
+        _figure("TTFT p95", seconds(metrics.ttft_p95_s)),
+        _figure("TPOT", seconds(metrics.tpot_p50_s)),
+        _figure("KV", percent(metrics.kv_cache_usage)),
+    ]
+    line: Line = ()
+    for figure in figures:
+        longer = join((line, figure), "  ")
+        if sum(len(text) for text, _ in longer) > cells:
+            break
+        line = longer
+    return _dimmed([line])[0] if _is_dim(frame) else line
+
+
+class Counters(LinesView):
+    """The panel of counters."""
+
+    BORDER_TITLE = "Counters"
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._frame: Frame | None = None
+
+    def show(self, frame: Frame) -> None:
+        """Draw a frame."""
+        self._frame = frame
+        lines = counter_lines(frame, self.line_width, self.num_visible)
+        self.draw(len(lines), lambda y, _: lines[y])
+
+    def on_resize(self) -> None:
+        """The lines depend on width and height."""
+        super().on_resize()
+        if self._frame is not None:
+            self.show(self._frame)
+
+
+class CountersLine(LinesView):
+    """The counters in one line, for smaller screens."""
+
+    DEFAULT_CSS = "CountersLine { height: 1; }"
+
+    def show(self, frame: Frame) -> None:
+        """Draw a frame."""
+        self.draw(1, lambda _, cells: counters_line(frame, cells))

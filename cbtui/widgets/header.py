@@ -1,0 +1,152 @@
+"""The header: what runs, in which mode, whether engine and view stand still, and at which step.
+
+Mode, engine state, step and view are never dropped; of the rest the model's name goes first. Pure in
+`header_line`.
+"""
+
+from __future__ import annotations
+
+from cbtui.frame import Frame
+from cbtui.pieces import Line, clip_line, join, line_width
+from cbtui.widgets.lines import LinesView
+from cbtui.words import size
+from engine.runner import Loading
+
+#: A shape a mode, so that it can be told from the corner of the eye and without colour.
+_SHAPES = {"continuous": "●", "continuous-padded": "◧", "static": "■"}
+_SHORT = {"continuous": "contin.", "continuous-padded": "c-padded"}
+
+
+def _mode_versions(frame: Frame) -> list[Line]:
+    """The mode from its fullest wording to its shortest."""
+    state = frame.state
+    mode = frame.record.mode if frame.record is not None and not frame.is_live else state.mode
+    shape = _SHAPES.get(mode, "◆")
+    pending, draining = (state.pending_mode, state.draining) if frame.is_live else (None, 0)
+    if pending is None and draining:
+        # Static is in force already, but a wave of its own waits for the running requests.
+        before = _mode_before(frame)
+        mode, pending = before or mode, mode
+        shape = _SHAPES.get(mode, "◆")
+    if pending is None:
+        return [((f"{shape} {mode.upper()}", "accent"),), ((f"{shape} {_SHORT.get(mode, mode)}", "accent"),)]
+    left = f", draining {draining}" if draining else ""
+    return [
+        ((f"{shape} {mode} → {pending}{left}", "accent"),),
+        ((f"{shape} {_SHORT.get(mode, mode)} → {_SHORT.get(pending, pending)}{left}", "accent"),),
+        ((f"→ {_SHORT.get(pending, pending)}{f' ({draining})' if draining else ''}", "accent"),),
+    ]
+
+
+def _mode_before(frame: Frame) -> str:
+    """The mode before the last switch; it lies at most as far back as the draining lasts."""
+    for record in reversed(frame.records):
+        for change in record.events.changed:
+            if change.name == "mode":
+                return change.before
+    return ""
+
+
+def loading_words(loading: Loading | None) -> str:
+    """`fetching model 41/93 MB → convert (about 15 s, once)`."""
+    if loading is None:
+        return "loading model"
+    words = loading.stage
+    if loading.total or loading.done:
+        words += " " + size(loading.done, loading.total, loading.unit)
+    return f"{words} → {loading.then}" if loading.then else words
+
+
+def _status_versions(frame: Frame) -> list[Line]:
+    state = frame.state
+    if state.status == "loading":
+        loading = state.loading
+        words = loading_words(loading)
+        short = "loading"
+        if loading and loading.total:
+            short += f" {100 * loading.done // loading.total} %"
+        return [(("◌ " + text, "warn"),) for text in (words, words.partition(" → ")[0], short)]
+    if state.status == "failed":
+        stage = f": {state.failure.stage}" if state.failure and state.failure.stage else ""
+        return [
+            ((text, "warn"),) for text in (f"✗ failed{stage} (see below)", f"✗ failed{stage}", "✗ failed")
+        ]
+    words, style = {
+        "running": ("▶ running", "strong"),
+        "paused": ("‖ paused", "warn"),
+        "idle": ("○ idle", ""),
+        "closed": ("closed", "dim"),
+    }[state.status]
+    return [((words, style),)]
+
+
+def speed_words(speed: float | None) -> str:
+    """The speed limit: `8/s`, or `full speed`."""
+    return "full speed" if speed is None else f"{speed:g} steps/s" if speed < 1 else f"≤ {speed:g}/s"
+
+
+def _view_versions(frame: Frame) -> list[Line]:
+    step = frame.record.step if frame.record else 0
+    if frame.is_live:
+        return [((f"step {frame.state.step:,}", "strong"), ("  live", ""))]
+    newest = f"{frame.state.step:,}"
+    return [((f"step {step:,} of {newest}", "warn"),), ((f"step {step}/{frame.state.step}", "warn"),)]
+
+
+def _about(frame: Frame) -> list[Line]:
+    """What is said about the engine, from all to nothing."""
+    state = frame.state
+    config = state.config
+    brand: Line = ((" cbtui ", "brand"),)
+    limits = f"{config.max_num_seqs} slots · budget {config.max_num_batched_tokens:,}"
+    if state.model is None:
+        parts = [("", limits)]
+    else:
+        place = f"{state.model.device} {state.model.dtype}"
+        parts = [(state.model.name, f" · {place} · {limits}"), ("", f"{place} · {limits}"), ("", limits)]
+    versions: list[Line] = [join((brand, ((name, ""), (rest, "dim")))) for name, rest in parts]
+    return [*versions, join((brand, ((f"{config.max_num_seqs} slots", "dim"),))), brand, ()]
+
+
+def header_line(frame: Frame, cells: int) -> Line:
+    """The header in `cells` cells."""
+    speed: Line = ((speed_words(frame.state.speed), "dim"),)
+    if frame.state.status in ("loading", "failed"):
+        speed = ()
+    modes, statuses, views = _mode_versions(frame), _status_versions(frame), _view_versions(frame)
+    abouts = _about(frame)
+
+    def put(about: Line, mode: Line, status: Line, pace: Line, view: Line, gap: str) -> Line:
+        return join((about, mode, status, pace, view), gap)
+
+    # Loading and failing are told in full before the model's particulars.
+    choices = [
+        put(about, modes[0], status, speed, views[0], gap)
+        for status in statuses[:2]
+        for about in abouts
+        for gap in ("   ", "  ")
+        if about or status is statuses[0]
+    ]
+    choices += [put((), modes[0], status, speed, views[0], "  ") for status in statuses]
+    choices += [put((), mode, statuses[-1], (), view, "  ") for mode in modes for view in views]
+    for line in choices:
+        if line_width(line) <= cells:
+            return line
+    return clip_line(choices[-1], cells)
+
+
+class Header(LinesView):
+    """The screen's first line."""
+
+    COMPONENT_CLASSES = {"lines--brand"}
+    DEFAULT_CSS = """
+    Header {
+        height: 1;
+        background: $panel;
+        & > .lines--brand { background: $accent; color: $background; text-style: bold; }
+    }
+    """
+
+    def show(self, frame: Frame) -> None:
+        """Draw a frame."""
+        self.draw(1, lambda _, cells: header_line(frame, cells))

@@ -1,0 +1,95 @@
+"""How figures and names are written, the same in every panel. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cbtui.naming import Badge, Badges
+from cbtui.pieces import Line, Piece
+
+#: One dim sentence a panel shows while it has nothing else, by the panel's name.
+EMPTY = {
+    "slots": "a slot runs one request at a time; here: who, how far, and its text",
+    "waiting": "nobody waits; prompts without a slot queue here, with the reason",
+    "row": "the tokens that go through the model in a step, side by side",
+    "mask": "which token may look back at which: a row is a token, a column one it can see",
+    "timeline": "who was in which slot, step by step",
+    "finished": "finished requests, newest first; enter shows the whole text",
+    "counters": "speed, waiting times, and the work that is wasted",
+    "happened": "what each step did, and why",
+}
+
+
+def seconds(value: float | None) -> str:
+    """A duration: `55 ms`, `1.9 s`, `151 s`, `3 min`; `–` where there is none."""
+    if value is None:
+        return "–"
+    if value < 0.0995:
+        return f"{value * 1000:.1f} ms" if value < 0.00995 else f"{value * 1000:.0f} ms"
+    if value < 9.95:
+        return f"{value:.1f} s"
+    return f"{value:.0f} s" if value < 600 else f"{value / 60:.0f} min"
+
+
+def rate(value: float | None) -> str:
+    """A rate: `54.2`, `1,631`; `–` where there is none."""
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if value < 999.95 else f"{value:,.0f}"
+
+
+def percent(share: float) -> str:
+    """A share in whole per cent; `<1 %` and `>99 %` keep almost nothing and almost all apart from both."""
+    if 0 < share < 0.005:
+        return "<1 %"
+    if 0.995 <= share < 1:
+        return ">99 %"
+    return f"{share * 100:.0f} %"
+
+
+def count(number: int, singular: str, plural: str = "") -> str:
+    """A number with its noun: `1 step`, `1,440 steps`."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def size(done: int, total: int, unit: str) -> str:
+    """Progress as `41/93 MB`; bytes are written in MB, a total of 0 is not known."""
+    if unit in ("B", "bytes"):
+        done, total, unit = round(done / 1e6), round(total / 1e6), "MB"
+    text = f"{done:,}/{total:,}" if total else f"{done:,}"
+    return f"{text} {unit}".strip()
+
+
+def chip(badge: Badge) -> Piece:
+    """A badge in running text."""
+    return f" {badge.letter} ", f"badge:{badge.colour}"
+
+
+def badge_cell(badge: Badge, cells: int) -> Line:
+    """A badge at the head of a line, filled to `cells` cells with nothing."""
+    text, style = chip(badge)
+    gap = cells - len(text)
+    return ((text, style), (" " * gap, "")) if gap > 0 else ((text, style),)
+
+
+def badge_cells(badges: Badges, request_ids: Sequence[str]) -> int:
+    """Cells a column of these requests' badges takes."""
+    return 2 + max((len(badges[r].letter) for r in request_ids if r in badges), default=1)
+
+
+def listed(parts: Sequence[Line]) -> Line:
+    """Names in a sentence: `A`, `A and B`, `A, B and C`."""
+    pieces: list[Piece] = []
+    for number, part in enumerate(parts):
+        if number:
+            pieces.append((" and " if number == len(parts) - 1 else ", ", ""))
+        pieces.extend(part)
+    return tuple(pieces)
+
+
+def names(badges: Badges, request_ids: Sequence[str], at_most: int = 8) -> Line:
+    """Requests named in a sentence; more than `at_most` are counted."""
+    parts: list[Line] = [(chip(badges[r]),) for r in request_ids[:at_most]]
+    if len(request_ids) > at_most:
+        parts.append(((f"{len(request_ids) - at_most:,} more", ""),))
+    return listed(parts)

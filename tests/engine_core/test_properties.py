@@ -1,0 +1,251 @@
+"""What must always hold, whatever happens: the numbered properties of the design, on random lives."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import solo_outputs
+from scenario import Life, Scenario, pressed, scenarios
+
+from engine.fake import FakeRunner
+from engine.geometry import lay_out
+from engine.layouts import step_cost
+from engine.ledger import Ledger
+from engine.mask import query_runs
+from engine.metrics import Metrics
+from engine.modes import MODES
+from engine.records import Record, StepRecord
+from engine.request import RequestStatus
+
+
+def check_owners(life: Life, record: StepRecord) -> None:
+    """1, 2: no slot and no block has two owners; free + owned = total."""
+    scheduler = life.engine.scheduler
+    slots = [r.slot for r in scheduler.running] + list(scheduler.held)
+    assert len(slots) == len(set(slots)) and None not in slots
+    tables = scheduler.kv.tables
+    owned = [block for table in tables.values() for block in table]
+    assert len(owned) == len(set(owned))
+    assert len(owned) + scheduler.kv.pool.num_free == scheduler.config.num_blocks
+    holders = {r.request_id for r in scheduler.running}
+    holders |= {h.request.request_id for h in scheduler.held.values() if h.has_blocks}
+    assert set(tables) <= holders
+    size = scheduler.config.block_size
+    for request in scheduler.running:
+        assert len(tables.get(request.request_id, ())) * size >= request.num_computed_tokens
+
+
+def check_limits(life: Life, record: StepRecord) -> None:
+    """3, 5: cost within the budget, counts at least 1, every position accounted for."""
+    counts = [segment.q_len for segment in record.segments]
+    assert min(counts) >= 1
+    assert step_cost(record.layout, counts) == record.tokens.total == record.shape[0] * record.shape[1]
+    assert record.tokens.total <= record.max_num_batched_tokens
+    for admission in record.events.admitted:
+        assert admission.slot < record.max_num_seqs
+    if record.events.admitted:
+        assert len(record.segments) <= record.max_num_seqs
+    by_kind = Counter()
+    for segment in record.segments:
+        by_kind[segment.kind] += segment.q_len
+    assert by_kind["dead"] == record.tokens.dead
+    useful = record.tokens.prompt + record.tokens.decode + record.tokens.recomputed
+    assert by_kind["prefill"] + by_kind["decode"] == useful
+    assert (
+        min(record.tokens.padding, record.tokens.prompt, record.tokens.decode, record.tokens.recomputed) >= 0
+    )
+
+
+class CheckProgress:
+    """4, 6: `num_computed_tokens` rises by exactly what was scheduled, falls only when it is lost; a token
+    is sampled only in the step in which its request has caught up."""
+
+    def __init__(self) -> None:
+        self.computed: Counter[str] = Counter()
+        self.produced: Counter[str] = Counter()
+        self.epoch = 1
+
+    def __call__(self, life: Life, record: StepRecord) -> None:
+        if record.epoch != self.epoch:
+            self.computed.clear()
+            self.epoch = record.epoch
+        for preemption in record.events.preempted:
+            assert preemption.lost_tokens == self.computed[preemption.request_id]
+            self.computed[preemption.request_id] = 0
+        ended = {finish.request_id for finish in record.events.finished}
+        for segment in record.segments:
+            if segment.kind == "dead":
+                continue
+            request = life.requests[segment.request_id]
+            assert segment.position == self.computed[segment.request_id]
+            stop = segment.position + segment.q_len
+            total = request.num_prompt_tokens + self.produced[segment.request_id]
+            assert stop <= total
+            aborted = segment.request_id in ended and request.status in (
+                RequestStatus.FINISHED_ABORTED,
+                RequestStatus.FINISHED_ERROR,
+            )
+            if not aborted:
+                assert (segment.sampled is not None) == (stop == total)
+                self.computed[segment.request_id] = stop
+                assert request.num_computed_tokens == stop
+            else:
+                assert segment.sampled is None
+            self.produced[segment.request_id] += segment.sampled is not None
+
+
+def check_all(record_checks: list) -> object:
+    def check(life: Life, record: StepRecord) -> None:
+        for one in record_checks:
+            one(life, record)
+
+    return check
+
+
+@given(st.one_of(scenarios(), pressed()))
+def test_every_step_keeps_the_books(scenario: Scenario) -> None:
+    Life(scenario).play(check_all([check_owners, check_limits, CheckProgress()]))
+
+
+@given(st.one_of(scenarios(), pressed()))
+def test_every_request_ends_exactly_once_and_a_drained_engine_is_empty(scenario: Scenario) -> None:
+    life = Life(scenario)
+    life.play()
+    ends = Counter(f.request_id for r in life.records for f in r.events.finished)
+    assert ends == Counter(dict.fromkeys(life.asks, 1))
+    scheduler = life.engine.scheduler
+    assert not scheduler.running and not scheduler.held and not len(scheduler.waiting)
+    assert not scheduler.kv.tables and scheduler.kv.pool.num_free == scheduler.config.num_blocks
+    assert not life.engine.requests and not life.engine.has_work
+    assert life.engine.step() is None
+
+
+@given(st.one_of(scenarios(), pressed()))
+def test_no_token_follows_an_end(scenario: Scenario) -> None:
+    life = Life(scenario)
+    life.play()
+    ended: set[str] = set()
+    for record in life.records:
+        if isinstance(record, StepRecord):
+            for segment in record.segments:
+                assert segment.kind == "dead" or segment.request_id not in ended
+        ended |= {f.request_id for f in record.events.finished}
+    for request_id in life.cancelled & set(life.requests):
+        assert life.requests[request_id].status.is_finished
+
+
+@given(st.one_of(scenarios(), pressed()))
+def test_outputs_do_not_depend_on_anything_but_the_request(scenario: Scenario) -> None:
+    life = Life(scenario)
+    life.play()
+    eos = set() if scenario.eos is None else {scenario.eos}
+    for request_id, request in life.requests.items():
+        ask = life.asks[request_id]
+        alone = solo_outputs(list(ask.prompt), ask.params, eos, scenario.config.max_model_len)
+        cut_short = request.status in (RequestStatus.FINISHED_ABORTED, RequestStatus.FINISHED_ERROR)
+        if cut_short:
+            assert request.output_token_ids == alone[: request.num_output_tokens]
+        else:
+            assert request.output_token_ids == alone
+
+
+@given(scenarios(disturbed=False))
+def test_ignored_depends_on_sizes_alone(scenario: Scenario) -> None:
+    life = Life(scenario)
+    life.play()
+    config = scenario.config
+    for request_id, ask in life.asks.items():
+        longest = min(len(ask.prompt) + ask.params.max_tokens, config.max_model_len)
+        fits = len(ask.prompt) < config.max_model_len and longest - 1 <= config.num_kv_tokens
+        assert (request_id in life.requests) == fits
+
+
+@given(st.one_of(scenarios(disturbed=False), pressed()))
+def test_first_come_first_served(scenario: Scenario) -> None:
+    life = Life(scenario)
+    life.play()
+    first_entries = [int(a.request_id[1:]) for r in life.steps for a in r.events.admitted if not a.resumed]
+    assert first_entries == sorted(first_entries)
+
+
+@given(st.one_of(scenarios(), pressed()))
+def test_packed_mask_is_the_direct_sum_of_causal_masks(scenario: Scenario) -> None:
+    life = Life(scenario)
+    life.play()
+    for plan in life.runner.plans:
+        geometry = lay_out(plan, life.engine.arena)
+        runs = list(query_runs(geometry.spans, geometry.shape))
+        assert len(runs) == geometry.shape[0] * geometry.shape[1]
+        seen = set()
+        for run in runs:
+            assert 0 <= run.start < run.stop <= geometry.num_keys, "a query without a key"
+            if run.segment is None:
+                continue
+            row, span = plan.rows[run.segment], geometry.spans[run.segment]
+            offset = run.column - span.q_start
+            own = range(span.kv_start, span.kv_start + span.kv_len)
+            assert run.start == own.start and run.stop - 1 in own
+            assert run.stop - run.start == row.kv_len - (len(row.token_ids) - 1 - offset)
+            seen.add((run.segment, offset))
+        assert seen == {(i, o) for i, row in enumerate(plan.rows) for o in range(len(row.token_ids))}
+
+
+def replay(records: list[Record]) -> tuple[Ledger, Metrics]:
+    ledger = Ledger()
+    metrics = Metrics(ledger)
+    for record in records:
+        ledger.apply(record)
+        metrics.apply(record)
+    return ledger, metrics
+
+
+@given(st.one_of(scenarios(), pressed()))
+def test_replaying_the_records_gives_the_same_outputs_and_metrics(scenario: Scenario) -> None:
+    life = Life(scenario)
+    life.play()
+    ledger, metrics = replay(life.records)
+    for request_id, request in life.requests.items():
+        story = ledger[request_id]
+        assert story.output_token_ids == request.output_token_ids
+        assert story.num_preemptions == request.num_preemptions or life.engine.epoch > 1
+        assert story.finish is not None and story.finish.num_output_tokens == request.num_output_tokens
+        assert ledger.decode(story.output_token_ids) == "".join(f"{t} " for t in request.output_token_ids)
+    _, metrics_again = replay(life.records)
+    assert metrics_again.snapshot() == metrics.snapshot()
+    assert metrics_again.runs == metrics.runs
+    sampled = sum(s.sampled is not None for r in life.steps for s in r.segments)
+    assert sum(len(s.output_token_ids) for s in ledger.stories.values()) == sampled
+    assert sum(run.output_tokens for run in metrics.runs) == sampled
+    assert metrics.current_run is None
+
+
+@settings(max_examples=30)
+@given(scenarios(disturbed=False), st.sampled_from(list(MODES)))
+def test_two_equal_lives_leave_equal_records(scenario: Scenario, mode: str) -> None:
+    first, second = Life(scenario), Life(scenario)
+    first.play()
+    second.play()
+    assert first.records == second.records
+
+
+@settings(max_examples=40)
+@given(st.one_of(scenarios(disturbed=False), pressed()))
+def test_static_never_admits_while_anyone_runs(scenario: Scenario) -> None:
+    life = Life(
+        Scenario(scenario.config, scenario.asks, [], eos=scenario.eos), FakeRunner(eos_token_id=scenario.eos)
+    )
+    life.engine.set_mode("static")
+    running: set[str] = set()
+
+    def check(life: Life, record: StepRecord) -> None:
+        if record.events.admitted:
+            assert not running, "admitted into a wave that is under way"
+        for admission in record.events.admitted:
+            running.add(admission.request_id)
+        running.difference_update(p.request_id for p in record.events.preempted)
+        running.difference_update(f.request_id for f in record.events.finished)
+        assert record.events.barrier == (not running and not record.failed)
+
+    life.play(check)

@@ -41,7 +41,7 @@ def runner_spec(
     model: str | None = None, device: str | None = None, dtype: str | None = None, threads: int | None = None
 ) -> RunnerSpec:
     """The model process those options ask for; what is None stays the runner's own choice."""
-    asked = {"device": device, "dtype": dtype, "threads": threads}
+    asked = {"device": device, "dtype": dtype, "num_threads": threads}
     return RunnerSpec(
         model=model, options={name: value for name, value in asked.items() if value is not None}
     )

@@ -1,0 +1,155 @@
+"""Latencies, rates and runs, from records made on a clock that a forward moves by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.clock import EngineClock
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.fake import FakeRunner
+from engine.ledger import Ledger
+from engine.metrics import RATE_WINDOW_S, Metrics, MetricsSnapshot, percentile
+from engine.plan import Plan, Reply
+from engine.request import SamplingParams
+
+
+class Timed(FakeRunner):
+    """Every forward takes a tenth of a second of the engine clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def run(self, plan: Plan) -> Reply:
+        self.now += 0.1
+        return super().run(plan)
+
+
+class Bench:
+    def __init__(self, **config: object) -> None:
+        self.runner = Timed()
+        self.engine = Engine(
+            EngineConfig(**config),  # type: ignore[arg-type]
+            self.runner,
+            self.runner.info,
+            clock=EngineClock(lambda: self.runner.now),
+        )
+        self.ledger = Ledger()
+        self.metrics = Metrics(self.ledger)
+
+    def ask(self, *caps: int, length: int = 3) -> None:
+        for cap in caps:
+            self.engine.add_request(list(range(length)), SamplingParams(max_tokens=cap))
+
+    def run(self, steps: int = 10_000) -> MetricsSnapshot:
+        while steps and self.engine.has_work:
+            record = self.engine.step()
+            assert record is not None
+            self.take(record)
+            steps -= 1
+        return self.metrics.snapshot()
+
+    def take(self, record: object) -> None:
+        self.ledger.apply(record)  # type: ignore[arg-type]
+        self.metrics.apply(record)  # type: ignore[arg-type]
+
+
+def test_ttft_counts_the_wait_and_itl_does_not_count_the_first_token() -> None:
+    bench = Bench(max_num_seqs=1)
+    bench.ask(4, 2)
+    snapshot = bench.run()
+    first, second = bench.ledger.stories.values()
+    assert (first.ttft_s, second.ttft_s) == (pytest.approx(0.1), pytest.approx(0.5))
+    assert (first.queue_s, second.queue_s) == (0.0, pytest.approx(0.4))
+    assert (first.e2e_s, second.e2e_s) == (pytest.approx(0.4), pytest.approx(0.6))
+    assert len(bench.metrics._itl) == 3 + 1
+    assert snapshot.itl_p95_s == pytest.approx(0.1)
+    assert first.tpot_s == pytest.approx(0.1)
+
+
+def test_a_request_of_one_token_has_neither_itl_nor_tpot() -> None:
+    bench = Bench()
+    bench.ask(1)
+    snapshot = bench.run()
+    assert snapshot.itl_p50_s is None and snapshot.tpot_p50_s is None
+    assert snapshot.ttft_p50_s == pytest.approx(0.1)
+
+
+def test_rates_are_over_the_window_of_the_engine_clock() -> None:
+    bench = Bench(max_num_seqs=2)
+    bench.ask(100, 100, length=5)
+    snapshot = bench.run(1)
+    assert snapshot.prompt_tokens_per_s == pytest.approx(100)
+    assert snapshot.output_tokens_per_s == pytest.approx(20)
+    assert snapshot.steps_per_s == pytest.approx(10)
+    snapshot = bench.run()
+    assert snapshot.prompt_tokens_per_s == 0
+    assert sum(entry[1] for entry in bench.metrics._window) <= RATE_WINDOW_S + 0.1
+
+
+def test_shares_of_a_static_run() -> None:
+    bench = Bench(mode="static", max_num_seqs=2)
+    bench.ask(2, 6)
+    snapshot = bench.run()
+    assert snapshot.slot_occupancy == pytest.approx(8 / 12)
+    assert snapshot.dead_work == pytest.approx(4 / (6 + 10))
+    assert snapshot.padding_waste == 0
+    (run,) = bench.metrics.runs
+    assert (run.steps, run.slot_steps, run.useful, run.dead, run.output_tokens) == (6, 12, 8, 4, 8)
+
+
+def test_a_run_lasts_until_the_engine_is_empty_and_the_same_requests_are_recognised() -> None:
+    bench = Bench(max_num_seqs=2)
+    bench.ask(3, 2)
+    bench.run(1)
+    bench.ask(2)
+    assert bench.metrics.current_run is not None
+    bench.run()
+    assert bench.metrics.current_run is None
+    bench.engine.set_mode("static")
+    bench.ask(3, 2, 2)
+    bench.run()
+    first, second = bench.metrics.runs
+    assert first.workload == second.workload and len(first.workload) == 3
+    assert (first.modes, second.modes) == (("continuous",), ("static",))
+    assert second.first_step == first.last_step + 1
+
+
+def test_a_mode_switched_within_a_run_is_named_in_order() -> None:
+    bench = Bench()
+    bench.ask(6)
+    bench.run(2)
+    bench.engine.set_mode("static")
+    bench.run()
+    assert bench.metrics.runs[0].modes == ("continuous", "static")
+
+
+def test_cancelling_all_before_the_first_step_leaves_no_run() -> None:
+    bench = Bench()
+    bench.ask(3)
+    bench.engine.abort_request("r0")
+    record = bench.engine.take_quiet_record()
+    assert record is not None
+    bench.take(record)
+    assert bench.metrics.runs == [] and bench.metrics.current_run is None
+    bench.ask(2)
+    bench.run()
+    assert bench.metrics.runs[0].request_ids == ("r1",)
+    assert bench.metrics.snapshot().num_finished == 2
+
+
+def test_before_the_first_step_there_are_no_figures() -> None:
+    snapshot = Bench().metrics.snapshot()
+    assert snapshot.output_tokens_per_s is None and snapshot.ttft_p50_s is None
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=50), st.sampled_from([0.5, 0.9, 0.95, 1.0]))
+def test_percentile_is_the_nearest_rank(values: list[float], share: float) -> None:
+    rank = math.ceil(round(share * len(values), 9))
+    assert percentile(values, share) == sorted(values)[rank - 1]
+    assert percentile([], share) is None

@@ -72,8 +72,8 @@ class KVArena:
         except (RuntimeError, MemoryError) as error:
             size = kv_bytes_per_token(layers, dtype) * cells / 1e6
             raise RunnerError(
-                f"there is no memory for a KV cache of {shape.num_blocks} blocks of {shape.block_size} tokens "
-                f"({size:.0f} MB on {device}); set num_blocks lower"
+                f"there is no memory for a KV cache of {shape.num_blocks} blocks of {shape.block_size} "
+                f"tokens ({size:.0f} MB on {device}); set num_blocks lower"
             ) from error
 
 

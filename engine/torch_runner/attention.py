@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 from engine.torch_runner.step import Group, Step
@@ -113,7 +113,7 @@ def _attend(
     own_keys, own_values = keys[group.cells], values[group.cells]
     if s == 1:
         # Key heads stand on the batch axis; their keys are seen by all their query heads with stride 0.
-        out = F.scaled_dot_product_attention(
+        out = scaled_dot_product_attention(
             q[0].permute(1, 2, 0, 3),
             own_keys.transpose(0, 1).unsqueeze(1).expand(-1, per_kv, -1, -1),
             own_values.transpose(0, 1).unsqueeze(1).expand(-1, per_kv, -1, -1),
@@ -122,7 +122,7 @@ def _attend(
             scale=scale,
         )
         return out.permute(2, 0, 1, 3).reshape(n, heads, -1)
-    out = F.scaled_dot_product_attention(
+    out = scaled_dot_product_attention(
         q.permute(0, 2, 3, 1, 4).reshape(s, kv_heads, per_kv * n, -1),
         own_keys.view(s, k, kv_heads, -1).transpose(1, 2),
         own_values.view(s, k, kv_heads, -1).transpose(1, 2),

@@ -53,8 +53,8 @@ def tokenizer_json(
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ModelLoadError(
-            f"the tokenizer of {name} ({type(tokenizer).__name__}) cannot be written as a tokenizer.json, which "
-            "the screen reads tokens with",
+            f"the tokenizer of {name} ({type(tokenizer).__name__}) cannot be written as a tokenizer.json, "
+            "which the screen reads tokens with",
             stage="tokenizer",
         )
     target = cache_dir / "tokenizers" / name / "tokenizer.json"

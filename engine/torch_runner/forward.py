@@ -8,7 +8,7 @@ comparing them is honest.
 from __future__ import annotations
 
 import inspect
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from transformers import PreTrainedModel
@@ -46,21 +46,23 @@ class CausalModel:
         """Make the model's attention the one of `route`.
 
         Raises:
-            ValueError: the model's own code does not let its attention be chosen.
+            ValueError: the fast route is wanted and the model's own code does not let its attention be
+                chosen. (The reference route needs no more than that the model takes a mask.)
         """
         name = _IMPLEMENTATIONS[route]
+        if self.model.config._attn_implementation == name:
+            return
         self.model.set_attn_implementation(name)
-        if self.model.config._attn_implementation != name:
+        if self.model.config._attn_implementation != name and route == "fast":
             raise ValueError(f"{type(self.model).__name__} does not let its attention be chosen")
 
     def logits(self, step: Step, arena: KVArena, route: Route) -> torch.Tensor:
         """Run a step; its keys and values end up in the arena.
 
-        `use(route)` must have been called before.
-
         Returns:
             `[N, vocab]`: logits of the sampled places only, in plan order.
         """
+        self.use(route)
         cache = ArenaCache(arena, step) if route == "fast" else GatheringCache(arena, step)
         inputs: dict[str, object] = {
             "input_ids": step.input_ids,
@@ -77,12 +79,13 @@ class CausalModel:
             return logits.reshape(-1, logits.shape[-1])
         return logits.reshape(-1, logits.shape[-1])[step.logits_indices]
 
-    def alone(self, token_ids: list[int]) -> object:
+    def alone(self, token_ids: list[int]) -> Any:
         """The model's own plain forward on one sequence, with a cache of transformers' own.
 
         Returns:
             the model's output: `logits` `[1, len(token_ids), vocab]` and its cache.
         """
+        self.use("reference")
         ids = torch.tensor([token_ids], dtype=torch.long, device=self.device)
         return self.model(input_ids=ids, use_cache=True)
 
@@ -98,7 +101,7 @@ class CausalModel:
             torch.mps.synchronize()
 
     def _reference_masks(self, step: Step) -> torch.Tensor | dict[str, torch.Tensor]:
-        """One tensor where all layers see alike, otherwise one a layer type, as such models' code takes it."""
+        """One tensor where all layers see alike, else one a layer type, as such models' code takes it."""
         masks = {
             kind: dense_mask(step.geometry, window, self.dtype, self.device)
             for kind, window in self.windows.items()

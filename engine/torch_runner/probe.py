@@ -22,8 +22,9 @@ from engine.torch_runner.checks import window_of_layer
 from engine.torch_runner.forward import CausalModel, Route
 from engine.torch_runner.step import Step
 
-#: Relative distance of two rows of logits (L2 over the spread) up to which they count as the same.
-_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.05}
+#: Relative distance of two rows of logits (L2 over the spread) up to which they count as the same. In
+#: float64 it is that of float32 sums, since transformers computes norms and softmax in float32 anyway.
+_TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.05}
 
 _ARENA = ArenaShape(num_blocks=8, block_size=4, num_slots=3)
 #: Length, length after the first step, block table: scattered and interleaved on purpose.
@@ -119,9 +120,7 @@ def _try_route(
     try:
         model.use(route)
     except ValueError as error:
-        if route == "fast":
-            return _first_line(error)
-        # A model whose attention cannot be chosen may still take the reference route's mask.
+        return _first_line(error)
     arena = KVArena(_ARENA, layers, model.dtype, model.device)
     try:
         first, mixed = _first_step(tokens), _mixed_rows(tokens)

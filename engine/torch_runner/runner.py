@@ -113,7 +113,7 @@ class TorchRunner:
         self._arenas[arena_id] = KVArena(shape, loaded.layers, loaded.causal.dtype, loaded.causal.device)
 
     def run(self, plan: Plan) -> Reply:
-        """One step. `forward_s` covers the step's tensors and the model call, until the device has finished."""
+        """One step. `forward_s` covers its tensors and the model call, until the device has finished."""
         loaded = self.loaded
         arena = self._arenas.get(plan.arena_id)
         if arena is None:

@@ -60,14 +60,14 @@ def _draw(logits: torch.Tensor, rows: Sequence[PlanRow]) -> torch.Tensor:
     """Inverse transform sampling: the first token at which the cumulated probability exceeds the draw."""
     temperatures = [row.sampling.temperature for row in rows if row.sampling is not None]
     draws = [uniform(row.sampling.seed, row.output_index) for row in rows if row.sampling is not None]
-    like = {"dtype": logits.dtype, "device": logits.device}
+    draw = torch.tensor(draws, dtype=logits.dtype, device=logits.device)
+    temperature = torch.tensor(temperatures, dtype=logits.dtype, device=logits.device).clamp_min(1e-8)
     # Subtracting the largest first keeps a very small temperature from overflowing.
-    centred = logits - logits.amax(dim=-1, keepdim=True)
-    scaled = centred / torch.tensor(temperatures, **like).clamp_min(1e-8).unsqueeze(-1)
+    scaled = (logits - logits.amax(dim=-1, keepdim=True)) / temperature.unsqueeze(-1)
     cumulated = torch.softmax(scaled, dim=-1).cumsum(dim=-1)
     # A draw just below 1 must stay below it in the logits' type, or it would pass the last likely token.
     below_one = 1.0 - torch.finfo(logits.dtype).eps
-    wanted = torch.tensor(draws, **like).clamp_max(below_one).unsqueeze(-1) * cumulated[:, -1:]
+    wanted = draw.clamp_max(below_one).unsqueeze(-1) * cumulated[:, -1:]
     places = torch.searchsorted(cumulated, wanted, right=True).squeeze(-1)
     return places.clamp_max(logits.shape[-1] - 1)
 

@@ -85,7 +85,7 @@ def read_weights(source: ResolvedModel, dtype: torch.dtype) -> PreTrainedModel:
     # transformers fills missing weights with random numbers and only warns.
     if missing := sorted(report["missing_keys"]):
         raise ModelLoadError(
-            f"the weights of {source.source} are incomplete: {len(missing)} are missing, the first is {missing[0]}",
+            f"the weights of {source.source} are incomplete: {len(missing)} are missing, first {missing[0]}",
             "weights",
         )
     return model.eval()
@@ -154,7 +154,7 @@ def _explained(error: Exception, source: ResolvedModel, what: str) -> tuple[str,
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:
-    causes = []
+    causes: list[BaseException] = []
     while error is not None and len(causes) < 10:
         causes.append(error)
         error = error.__cause__ or error.__context__

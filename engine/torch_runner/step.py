@@ -47,7 +47,7 @@ class Group:
     _stacked: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def stacked_bias(self, num_groups: int) -> torch.Tensor | None:
-        """The bias for `num_groups` query heads of one key head stacked on the query axis: `[S, 1, G*L, K]`."""
+        """The bias for `num_groups` query heads of a key head stacked on the query axis: `[S, 1, G*L, K]`."""
         if self.bias is None or self.num_queries == 1:
             return self.bias
         if num_groups not in self._stacked:
@@ -86,7 +86,7 @@ class Step:
 
     @cached_property
     def key_cells(self) -> torch.Tensor:
-        """Cells of the whole key axis, `[1, num_keys]` ragged or `[B, num_keys]` padded, for the reference route.
+        """Cells of the key axis for the reference route: `[1, num_keys]` ragged, `[B, num_keys]` padded.
 
         Built from `geometry.read_cells`, cell by cell: slow and independent of the groups.
         """

@@ -1,0 +1,245 @@
+"""Small random models, and sequences driven through a runner by hand, one plan after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import torch
+from transformers import (
+    Gemma2Config,
+    GPT2Config,
+    GptOssConfig,
+    LlamaConfig,
+    MistralConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers import AutoModelForCausalLM as AutoModel
+
+from engine.geometry import ArenaShape
+from engine.plan import Layout, Plan, PlanRow, SampledToken
+from engine.request import SamplingParams
+from engine.runner import LoadFailed
+from engine.torch_runner import LoadOptions, TorchRunner
+from engine.torch_runner.forward import Route
+
+VOCAB = 97
+ARENA = ArenaShape(num_blocks=40, block_size=4, num_slots=4)
+
+_SMALL: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": 128,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+    "initializer_range": 0.3,  # large, so that outputs vary and a fault shows
+}
+
+
+def config(kind: str) -> PreTrainedConfig:
+    """A two-layer model's config: `gpt2`, `llama`, `mistral` (window 5), `gemma2` (capped scores, one
+    sliding layer), `gpt_oss` (sinks, one sliding layer, experts)."""
+    if kind == "gpt2":
+        return GPT2Config(
+            vocab_size=VOCAB,
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            n_positions=128,
+            initializer_range=0.3,
+            bos_token_id=None,
+            eos_token_id=None,
+            pad_token_id=None,
+        )
+    if kind == "llama":
+        return LlamaConfig(**_SMALL)
+    if kind == "mistral":
+        return MistralConfig(**_SMALL, sliding_window=5)
+    if kind == "gemma2":
+        types = ["sliding_attention", "full_attention"]
+        return Gemma2Config(
+            **_SMALL, sliding_window=6, layer_types=types, attn_logit_softcapping=5.0, query_pre_attn_scalar=8
+        )
+    types = ["sliding_attention", "full_attention"]
+    return GptOssConfig(
+        **_SMALL, sliding_window=6, layer_types=types, num_local_experts=4, num_experts_per_tok=2
+    )
+
+
+def build(kind: str) -> PreTrainedModel:
+    """A model with random weights in float64: always the same ones for a kind."""
+    torch.manual_seed(1)
+    model = AutoModel.from_config(
+        config(kind), dtype=torch.float64, attn_implementation="eager", experts_implementation="eager"
+    )
+    return model.eval()
+
+
+@lru_cache(maxsize=None)
+def alone(kind: str) -> PreTrainedModel:
+    """A copy for transformers' own `generate` and forward, which no runner touches."""
+    return build(kind)
+
+
+def generated(kind: str, prompt: list[int], count: int) -> list[int]:
+    """The greedy continuation transformers' own `generate` gives a prompt alone; `count` is at most 12."""
+    return _generated(kind, tuple(prompt))[:count]
+
+
+@lru_cache(maxsize=None)
+def _generated(kind: str, prompt: tuple[int, ...]) -> list[int]:
+    ids = torch.tensor([prompt])
+    output = alone(kind).generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, pad_token_id=0
+    )
+    return output[0, len(prompt) :].tolist()
+
+
+def logprobs(kind: str, prompt: list[int], outputs: list[int]) -> list[float]:
+    """Natural log probabilities of the outputs under one plain forward of prompt and outputs."""
+    with torch.inference_mode():
+        logits = alone(kind)(torch.tensor([prompt + outputs])).logits[0]
+    table = torch.log_softmax(logits, dim=-1)
+    return [float(table[len(prompt) - 1 + i, token]) for i, token in enumerate(outputs)]
+
+
+@lru_cache(maxsize=None)
+def _started(kind: str, route: Route) -> TorchRunner:
+    options = LoadOptions(dtype="float64", route=route, prepack=False, num_threads=1)
+    runner = TorchRunner(build(kind), options=options)
+    runner.start()
+    failed = [event for event in runner.poll() if isinstance(event, LoadFailed)]
+    assert not failed, failed
+    assert runner.loaded.route == route, runner.loaded.fallback_reason
+    return runner
+
+
+def make_runner(
+    kind: str = "llama", route: Route = "fast", shape: ArenaShape = ARENA, arenas: Iterable[int] = (0,)
+) -> TorchRunner:
+    """A started runner on a small model in float64, with fresh arenas open."""
+    runner = _started(kind, route)
+    runner.start()  # loaded already: this only drops the arenas of the test before
+    runner.poll()
+    for arena in arenas:
+        runner.open_arena(arena, shape)
+    return runner
+
+
+@dataclass
+class Sequence:
+    """One sequence and how far it has come. `num_computed` tokens have their KV in the arena."""
+
+    slot: int
+    prompt: list[int]
+    block_ids: list[int]
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    outputs: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    num_computed: int = 0
+    n_top: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"r{self.slot}"
+
+    def row(self, count: int | None = None) -> PlanRow:
+        """The plan row feeding `count` tokens, or all there are."""
+        pending = (self.prompt + self.outputs)[self.num_computed :]
+        fed = pending[:count]
+        caught_up = len(fed) == len(pending)
+        return PlanRow(
+            request_id=self.name,
+            slot=self.slot,
+            kind="decode" if self.outputs and len(fed) == 1 else "prefill",
+            token_ids=fed,
+            start_position=self.num_computed,
+            kv_len=self.num_computed + len(fed),
+            block_ids=self.block_ids,
+            sampling=self.sampling if caught_up else None,
+            output_index=len(self.outputs),
+            n_top=self.n_top,
+        )
+
+    def dead_row(self, frozen: bool = True) -> PlanRow:
+        """The row of a held slot: its last token again, with its KV frozen or given back."""
+        tokens = self.prompt + self.outputs
+        last = self.num_computed - 1
+        return PlanRow(
+            request_id=self.name,
+            slot=self.slot,
+            kind="dead",
+            token_ids=[tokens[last]],
+            start_position=last,
+            kv_len=last + 1 if frozen else 1,
+            block_ids=self.block_ids if frozen else [],
+        )
+
+    def advance(self, row: PlanRow, sampled: SampledToken | None) -> None:
+        """Take a step's answer."""
+        self.num_computed += len(row.token_ids)
+        assert (sampled is None) == (row.sampling is None)
+        if sampled is not None:
+            self.outputs.append(sampled.token_id)
+            self.logprobs.append(sampled.logprob)
+
+
+def run_step(
+    runner: TorchRunner,
+    feeds: dict[int, int | None],
+    sequences: list[Sequence],
+    layout: Layout,
+    dead: Iterable[PlanRow] = (),
+) -> None:
+    """One step: slot → tokens to feed (None: all pending); dead rows ride along, in slot order."""
+    fed = {slot: sequences[slot].row(count) for slot, count in feeds.items()}
+    rows = sorted([*fed.values(), *dead], key=lambda row: row.slot)
+    reply = runner.run(Plan(epoch=1, arena_id=0, step=1, layout=layout, rows=rows))
+    assert len(reply.sampled) == len(rows)
+    for row, sampled in zip(rows, reply.sampled, strict=True):
+        if row.kind != "dead":
+            sequences[row.slot].advance(row, sampled)
+        else:
+            assert sampled is None
+
+
+def three_sequences(n_top: int = 0) -> list[Sequence]:
+    """Prompts of 5, 9 and 11 tokens on scattered, interleaved blocks of four."""
+    generator = torch.Generator().manual_seed(7)
+    prompts = [torch.randint(VOCAB, (n,), generator=generator).tolist() for n in (5, 9, 11)]
+    tables = ([31, 2, 17, 5, 23], [4, 39, 0, 11, 28, 9], [6, 1, 30, 3, 20, 8])
+    return [Sequence(i, p, t, n_top=n_top) for i, (p, t) in enumerate(zip(prompts, tables, strict=True))]
+
+
+#: Steps as slot → tokens fed. Slot 0 starts alone; slot 1 joins while 0 decodes, and is cut in two; slot 2
+#: comes in pieces of 4, 6 and 1 beside them. Every mix of whole and cut prefill and decode occurs.
+MIXED: list[dict[int, int | None]] = [
+    {0: None},
+    {0: None, 1: 6},
+    {0: None, 1: None, 2: 4},
+    {0: None, 1: None, 2: 6},
+    {1: None, 2: None},
+    *[{0: None, 1: None, 2: None}] * 4,
+]
+
+
+def assert_equals_alone(kind: str, sequences: list[Sequence]) -> None:
+    """Every sequence's tokens are those of `generate` alone, and its log probabilities those of a forward."""
+    for sequence in sequences:
+        assert sequence.outputs
+        assert sequence.outputs == generated(kind, sequence.prompt, len(sequence.outputs))
+        expected = logprobs(kind, sequence.prompt, sequence.outputs)
+        difference = max(abs(a - b) for a, b in zip(sequence.logprobs, expected, strict=True))
+        # Norms and softmax are in float32 even in a float64 model of the Llama family.
+        assert difference < (1e-9 if kind == "gpt2" else 1e-4), (
+            f"slot {sequence.slot}: log probabilities differ by {difference}"
+        )

@@ -11,7 +11,7 @@ _HEIGHTS = "▁▂▃▄▅▆▇█"
 
 
 def bar(share: float, cells: int, fill: str = "bar") -> Line:
-    """A bar of `cells` cells filled to `share` (0–1) on a track.
+    """A bar of `cells` cells filled to `share` (0–1) in eighths of a cell, on a dotted track.
 
     Anything above nothing shows at least one eighth, and only the whole shows a full bar.
     """
@@ -23,8 +23,20 @@ def bar(share: float, cells: int, fill: str = "bar") -> Line:
         eighths = min(eighths, cells * 8 - 1)
     full, rest = divmod(eighths, 8)
     drawn = "█" * full + (_EIGHTHS[rest] if rest else "")
-    blank = " " * (cells - len(drawn))
-    return tuple(piece for piece in ((drawn, fill), (blank, "track")) if piece[0])
+    return tuple(piece for piece in ((drawn, fill), ("·" * (cells - len(drawn)), "track")) if piece[0])
+
+
+def gauge(share: float, cells: int) -> Line:
+    """A thin bar filled to `share` (0–1) in halves of a cell: gauges above each other stay apart."""
+    share = min(1.0, max(0.0, share))
+    halves = round(share * cells * 2)
+    if share > 0:
+        halves = max(1, halves)
+    if share < 1:
+        halves = min(halves, cells * 2 - 1)
+    full, half = divmod(halves, 2)
+    drawn = "━" * full + "╸" * half
+    return tuple(piece for piece in ((drawn, "bar"), ("─" * (cells - len(drawn)), "track")) if piece[0])
 
 
 def sparkline(values: Sequence[float], cells: int) -> str:

@@ -1,4 +1,4 @@
-"""What happened, in words: a line of figures, the last events, and full sentences while the view stands still.
+"""What happened, in words: figures, the last events, and full sentences while the view stands still.
 
 Pure: from a frame to lines of pieces. `step_story.py` tells one step, `run_result.py` a finished run.
 """
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from cbtui.frame import Frame
 from cbtui.naming import Badges
-from cbtui.pieces import Line, say, wrap
-from cbtui.run_result import result_lines
+from cbtui.pieces import Line, Piece, clip_line, join, say, wrap
+from cbtui.run_result import result_in_two_lines, result_lines
 from cbtui.step_story import step_sentences
 from cbtui.tokens import prose
 from cbtui.words import EMPTY, count, listed, names, seconds
@@ -35,24 +35,24 @@ def figures(record: StepRecord) -> tuple[Line, Line]:
     tokens = record.tokens
     cached = sum(segment.num_cached for segment in record.segments)
     first: Line = (
-        (f"step {record.step:,}".ljust(11), "strong"),
+        (f"step {record.step:,}".ljust(10), "strong"),
         (f"{tokens.total:,}".rjust(5), "strong"),
-        (" tokens", "dim"),
-        (f"{cached:,}".rjust(7), "strong"),
+        (" token " if tokens.total == 1 else " tokens", "dim"),
+        (f"{cached:,}".rjust(6), "strong"),
         (" cached", "dim"),
-        (seconds(record.end_s - record.start_s).rjust(9), "strong"),
+        (seconds(record.end_s - record.start_s).rjust(8), "strong"),
     )
     prompt = tokens.prompt + tokens.recomputed
     parts = (
-        ("prompt", prompt),
-        ("decode", tokens.decode),
-        ("dead", tokens.dead),
-        ("padding", tokens.padding),
+        ("prompt", prompt, 5),
+        ("decode", tokens.decode, 4),
+        ("dead", tokens.dead, 4),
+        ("padding", tokens.padding, 1),
     )
-    second: list[tuple[str, str]] = []
-    for name, number in parts:
+    second: list[Piece] = []
+    for name, number, cells in parts:
         is_waste = name in ("dead", "padding") and number
-        second += [(name + " ", "dim"), (f"{number:,}".ljust(6), "warn" if is_waste else "strong")]
+        second += [(name + " ", "dim"), (f"{number}".ljust(cells), "warn" if is_waste else "strong")]
     return first, tuple(second)
 
 
@@ -175,7 +175,7 @@ def narration(frame: Frame, log: EventLog, cells: int) -> list[Line]:
     record = frame.record
     if record is None:
         return wrap(((EMPTY["happened"], "dim"),), cells)
-    lines: list[Line] = [*figures(record), ()]
+    lines: list[Line] = [*(clip_line(line, cells) for line in figures(record)), ()]
     for sentence in telling(frame):
         lines.extend(wrap(sentence, cells))
     if lines[-1]:
@@ -197,13 +197,27 @@ def telling(frame: Frame) -> list[Line]:
     return []
 
 
-def headline(frame: Frame, log: EventLog) -> Line:
-    """The most telling line alone, for screens with no room for more."""
+def brief(frame: Frame, log: EventLog, cells: int) -> list[Line]:
+    """The narration in two lines of at most `cells` cells: the most telling, else figures and the last event."""
+    if frame.record is None:
+        return [clip_line(((EMPTY["happened"], "dim"),), cells)]
+    if frame.is_live and frame.run is None:
+        return [clip_line(line, cells) for line in result_in_two_lines(frame)]
     sentences = telling(frame)
     if sentences:
-        gap: Line = ((" ", ""),)
-        return say(*[part for sentence in sentences for part in (sentence, gap)])
+        text = say(*[part for sentence in sentences for part in (sentence, " ")])
+        first, *rest = wrap(text, cells)
+        # The second line stands for all that is cut off.
+        return (
+            [first, clip_line(say(rest[0], (" …", "dim")) if rest[1:] else rest[0], cells)]
+            if rest
+            else [first]
+        )
+    first_figures, second_figures = figures(frame.record)
+    # The last two names and numbers of the second line: what is wasted.
+    figure_line = join((first_figures, second_figures[-4:]), "   ")
     events = log.last(frame)
     if not events:
-        return ((EMPTY["happened"], "dim"),)
-    return ((f"step {events[0].step:,}  ", "dim"), *events[0].line)
+        return [clip_line(figure_line, cells)]
+    newest = say((f"step {events[0].step:,}  ", "dim"), events[0].line)
+    return [clip_line(figure_line, cells), clip_line(newest, cells)]

@@ -17,7 +17,9 @@ Piece = tuple[str, str]
 Line = tuple[Piece, ...]
 
 #: Style names that mean something by themselves; the widgets give them the theme's colours.
-STYLES = ("", "dim", "strong", "accent", "warn", "track", "bar")
+STYLES = ("", "dim", "strong", "accent", "warn", "track", "bar", "chip", "cursor")
+#: A number and its unit stay on one line.
+_UNITS = ("s", "ms", "min", "%", "MB")
 
 
 def fit(text: str, cells: int) -> str:
@@ -55,9 +57,9 @@ def say(*parts: str | Piece | Line) -> Line:
         if isinstance(part, str):
             line.append((part, ""))
         elif part and isinstance(part[0], str):
-            line.append(part)  # type: ignore[arg-type]  # a pair of strings is a piece
+            line.append(part)
         else:
-            line.extend(part)  # type: ignore[arg-type]
+            line.extend(part)
     return tuple(line)
 
 
@@ -117,7 +119,9 @@ def _words(line: Line) -> Iterable[tuple[Line, int]]:
             word.append((text, style))
             continue
         for number, part in enumerate(text.split(" ")):
-            if number:
+            if number and word and part.rstrip(".,;:)") in _UNITS:
+                word.append((" ", style))
+            elif number:
                 if word:
                     yield tuple(word), space
                 word, space = [], 1

@@ -53,9 +53,11 @@ def beginning_text(ledger: Ledger, story: RequestStory, step: int, cells: int) -
     output = prose(decode_output(ledger, outputs, is_whole=True))
     if not output:
         return ((clip(prose(story.request.prompt_text), cells), "dim"),)
-    prompt = clip_left(prose(story.request.prompt_text), max(0, min(cells // 3, 16)))
-    if story.request.num_template_tokens:
+    prompt = clip_left(prose(story.request.prompt_text), 16 if cells >= 48 else 0)
+    if story.request.num_template_tokens and prompt:
         prompt += " → "
+    if not prompt:
+        return ((clip(output.lstrip(), cells), ""),)
     return ((prompt, "dim"), (clip(output, cells - cell_width(prompt)), ""))
 
 

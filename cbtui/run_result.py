@@ -43,7 +43,8 @@ def result_lines(frame: Frame) -> list[Line]:
     run = frame.runs[-1]
     twin = twin_of(run, frame.runs)
     if twin is None:
-        return [say((summary(run), "strong")), say(alone(run)), say((pace(run), "dim"))]
+        again = "Run the same requests in another mode to see both here."
+        return [say((summary(run), "strong")), say(alone(run)), say((f"{pace(run)}. {again}", "dim"))]
     slots = (slots_of(run), slots_of(twin))
     # Different numbers of slots belong to the lines they explain.
     tail = [f" ({_slots(number)})" if slots[0] != slots[1] else "" for number in slots]
@@ -52,6 +53,23 @@ def result_lines(frame: Frame) -> list[Line]:
         say((summary(twin) + tail[1], "strong")),
         say(difference(run, twin, frame.ledger)),
         say((f"{pace(run)}; {pace(twin)}", "dim")),
+    ]
+
+
+def result_in_two_lines(frame: Frame) -> list[Line]:
+    """The last run's result for a screen with no room: its line, then its twin's or what it means."""
+    if not frame.runs or not frame.runs[-1].slot_steps:
+        return []
+    run = frame.runs[-1]
+    twin = twin_of(run, frame.runs)
+    if twin is None:
+        return [say((summary(run), "strong")), say(alone(run))]
+    slow = run if run.steps > twin.steps else twin
+    ratio = max(run.steps, twin.steps) / min(run.steps, twin.steps)
+    is_clear = ratio > 1 and not _doubt(run, twin, frame.ledger)
+    return [
+        say((summary(one), "strong"), (f" · {ratio:.2f}×" if is_clear and one is slow else "", "warn"))
+        for one in (run, twin)
     ]
 
 
@@ -75,8 +93,8 @@ def alone(run: RunSummary) -> str:
     empty = run.slot_steps - run.useful - run.dead
     if run.dead:
         return (
-            f"{meaning}The {count(run.dead, 'dead one')} fed requests that had already ended: in a static wave "
-            f"a slot is not given to anybody else until the longest request of the wave has ended too."
+            f"{meaning}The {count(run.dead, 'dead one')} went to requests that had already ended: static "
+            f"batching gives no slot away before the longest request of its wave has ended too."
         )
     if not empty:
         return f"{meaning}Every one of them fed a request a token it needed."
@@ -101,20 +119,24 @@ def difference(run: RunSummary, twin: RunSummary, ledger: Ledger) -> str:
         f"{_name(slow)} took {ratio} the steps ({slow.steps:,} against {fast.steps:,}) for the same "
         f"{count(run.output_tokens, 'token')}"
     )
-    if "static" in slow.modes and slow.dead > fast.dead:
-        return (
-            f"{text}: while others waited, it fed {count(slow.dead, 'slot-step')} of requests that had already "
-            f"ended, because no slot is given away before the longest of its wave is done. {_name(fast)} gave "
-            f"each slot to the next request in the step after."
-        )
-    return f"{text}."
+    if "static" not in slow.modes:
+        return f"{text}."
+    if slow.dead > fast.dead:
+        spent = f"it spent {count(slow.dead, 'slot-step')} on requests that had already ended"
+    else:
+        spent = "it left slots empty"
+    return (
+        f"{text}: while others waited, {spent}, because it gives no slot away before the longest request of "
+        f"the wave has ended. {_name(fast)} gave a slot to the next request in the very next step."
+    )
 
 
 def _doubt(run: RunSummary, twin: RunSummary, ledger: Ledger) -> str:
     if slots_of(run) != slots_of(twin):
         return "the slots differed, so the mode alone does not explain it"
     if run.output_tokens != twin.output_tokens:
-        return f"{run.output_tokens:,} against {twin.output_tokens:,} tokens came out, so it is not the same work"
+        made = f"{run.output_tokens:,} against {twin.output_tokens:,} tokens"
+        return f"{made} came out, so it was not the same work"
     if _arrivals(run, ledger) != _arrivals(twin, ledger):
         return "the requests arrived at other steps, so the mode alone does not explain it"
     return ""
@@ -131,10 +153,11 @@ def _same_steps(run: RunSummary, twin: RunSummary) -> str:
     wide, narrow = (run, twin) if run.token_positions >= twin.token_positions else (twin, run)
     if static is None:
         if wide.padding > narrow.padding:
+            extra = count(wide.padding, "padding position")
             return (
-                f"{text}; only the shape differed: {_name(wide)} sent {count(wide.padding, 'padding position')} "
-                f"through the model that a packed row does not have ({wide.token_positions:,} against "
-                f"{narrow.token_positions:,} positions)."
+                f"{text}; only the shape differed: {modes_in_words(wide)} sent {extra} through the model that a "
+                f"packed row does not have "
+                f"({wide.token_positions:,} against {narrow.token_positions:,} positions in all)."
             )
         return f"{text}: the mode made no difference here."
     if slots_of(run) == 1:

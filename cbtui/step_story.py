@@ -21,14 +21,15 @@ def step_sentences(frame: Frame) -> list[Line]:
         return []
     teller = _Teller(frame, record)
     lines = [
+        *teller.failed(),
         *teller.switched(),
+        *teller.gave_way(),
         *teller.entered(),
+        *teller.ended(),
+        *teller.dead(),
+        *teller.drained(),
         *teller.fed(),
         *teller.shape(),
-        *teller.dead(),
-        *teller.gave_way(),
-        *teller.ended(),
-        *teller.drained(),
     ]
     return [line for line in lines if line]
 
@@ -114,33 +115,30 @@ class _Teller:
 
     # -- what went through the model ----------------------------------------------------------
 
+    def failed(self) -> list[Line]:
+        if not self.record.failed:
+            return []
+        why = self.record.events.errors[-1] if self.record.events.errors else "no cause was given"
+        return [say(("The forward pass failed", "warn"), f": {prose(why).rstrip('.')}. Its requests ended.")]
+
     def fed(self) -> list[Line]:
-        if self.record.failed:
-            why = self.record.events.errors[-1] if self.record.events.errors else "no cause was given"
-            return [say(("The forward pass failed", "warn"), f": {prose(why)}. Its requests ended.")]
         lines = []
+        decoding = self._name(*(one.request_id for one in self.decodes))
         if self.prefills and self.decodes:
-            lines.append(
-                say(
-                    *self._prompts(),
-                    f" {'rides' if len(self.prefills) == 1 else 'ride'} in the same pass as the next token of ",
-                    self._name(*(one.request_id for one in self.decodes)),
-                    self._sum(),
-                )
-            )
+            rides = "rides" if len(self.prefills) == 1 else "ride"
+            beside = f" {rides} in the same pass as the next token of "
+            lines.append(say(*self._prompts(), beside, decoding, self._sum()))
         elif self.prefills:
             verb = "goes" if len(self.prefills) == 1 else "go"
             lines.append(say(*self._prompts(), f" {verb} through the model in one pass", self._sum()))
+        elif len(self.decodes) == 1:
+            text = " feeds the token it chose last, looks back at its cached tokens, and chooses the next"
+            lines.append(say(decoding, text, self._sum()))
         elif self.decodes:
-            who = self._name(*(one.request_id for one in self.decodes))
-            if len(self.decodes) == 1:
-                text = " feeds the token it chose last, looks back at its own cached tokens, and chooses the next"
-            else:
-                text = (
-                    " each feed the token they chose last, look back at their own cached tokens, "
-                    "and choose the next"
-                )
-            lines.append(say(who, text, self._sum()))
+            text = (
+                " each feed the token they chose last, look back at their own cached tokens, choose the next"
+            )
+            lines.append(say(decoding, text, self._sum()))
         for one in self.prefills:
             if one.num_prompt_left:
                 lines.append(
@@ -196,6 +194,8 @@ class _Teller:
             parts.append(f"{record.tokens.padding:,} padding")
         if record.tokens.dead:
             parts.append(f"{record.tokens.dead:,} dead")
+        if len(parts) == 1:
+            return []
         line = say(f"The rectangle is {rows} × {longest:,} = {count(area, 'position')}: {', '.join(parts)}.")
         if record.tokens.padding:
             line = say(line, f" One packed row would need {fed:,}.")
@@ -215,7 +215,8 @@ class _Teller:
                 (f"Slot {first.slot} is dead", "warn"),
                 ": ",
                 self._name(first.request_id),
-                f" ended at step {end:,}, yet its row goes through the model in every step until the wave ends.",
+                f" ended at step {end:,}, yet its row goes through the model at every step until the wave "
+                "ends.",
             )
         ]
         if self.record.waiting:
@@ -246,7 +247,7 @@ class _Teller:
             say(
                 "There were not enough free KV blocks: ",
                 self._name(one.request_id),
-                f" gave its own back and waits again. {count(one.lost_tokens, 'computed token')} must be fed anew.",
+                f" gave its own back and waits again; {count(one.lost_tokens, 'token')} must be fed anew.",
             )
             for one in self.record.events.preempted
         ]

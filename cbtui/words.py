@@ -9,13 +9,13 @@ from cbtui.pieces import Line, Piece
 
 #: One dim sentence a panel shows while it has nothing else, by the panel's name.
 EMPTY = {
-    "slots": "a slot runs one request at a time; here: who, how far, and its text",
-    "waiting": "nobody waits; prompts without a slot queue here, with the reason",
+    "slots": "a slot runs one request at a time: who, how far, its text",
+    "waiting": "nobody waits; a prompt without a slot queues here",
     "row": "the tokens that go through the model in a step, side by side",
     "mask": "which token may look back at which: a row is a token, a column one it can see",
     "timeline": "who was in which slot, step by step",
-    "finished": "finished requests, newest first; enter shows the whole text",
-    "counters": "speed, waiting times, and the work that is wasted",
+    "finished": "newest first: how each ended, and its text",
+    "counters": "speed, waiting times, wasted work",
     "happened": "what each step did, and why",
 }
 
@@ -61,8 +61,13 @@ def size(done: int, total: int, unit: str) -> str:
 
 
 def chip(badge: Badge) -> Piece:
-    """A badge in running text."""
+    """A badge in a column."""
     return f" {badge.letter} ", f"badge:{badge.colour}"
+
+
+def mention(badge: Badge) -> Piece:
+    """A badge in a sentence: no space around, so that commas follow as in any text."""
+    return badge.letter, f"badge:{badge.colour}"
 
 
 def badge_cell(badge: Badge, cells: int) -> Line:
@@ -89,7 +94,7 @@ def listed(parts: Sequence[Line]) -> Line:
 
 def names(badges: Badges, request_ids: Sequence[str], at_most: int = 8) -> Line:
     """Requests named in a sentence; more than `at_most` are counted."""
-    parts: list[Line] = [(chip(badges[r]),) for r in request_ids[:at_most]]
+    parts: list[Line] = [(mention(badges[r]),) for r in request_ids[:at_most]]
     if len(request_ids) > at_most:
         parts.append(((f"{len(request_ids) - at_most:,} more", ""),))
     return listed(parts)

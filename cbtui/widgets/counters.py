@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from cbtui.bars import bar, sparkline
+from cbtui.bars import gauge, sparkline
 from cbtui.frame import Frame
 from cbtui.pieces import Line, clip_line, join
 from cbtui.widgets.lines import LinesView
@@ -19,7 +19,8 @@ TALL = 7
 
 def _dimmed(lines: list[Line]) -> list[Line]:
     return [
-        tuple((text, "dim" if style in ("", "strong") else style) for text, style in line) for line in lines
+        tuple((text, "dim" if style in ("", "strong", "accent") else style) for text, style in line)
+        for line in lines
     ]
 
 
@@ -40,14 +41,14 @@ def _speed(frame: Frame, cells: int) -> Line:
         (_WINDOW, "dim"),
     )
     room = cells - sum(len(t) for t, _ in (*left, *right))
-    return (*left, (sparkline(metrics.throughput_history, min(30, room)), "accent"), *right)
+    return (*left, (sparkline(metrics.throughput_history, min(30, room)), "bar"), *right)
 
 
 def _share(name: str, share: float, remark: str, cells: int) -> Line:
     width = max(0, cells - 12 - 7 - 14)
     return (
         (" " + name.ljust(11), "dim"),
-        *bar(share, width),
+        *gauge(share, width),
         (percent(share).rjust(7), "strong"),
         ("  " + remark, "dim"),
     )
@@ -56,14 +57,24 @@ def _share(name: str, share: float, remark: str, cells: int) -> Line:
 def _latency(frame: Frame) -> Line:
     metrics = frame.metrics
     return (
-        (" TTFT ", "dim"),
-        (seconds(metrics.ttft_p50_s), "strong"),
+        (" TTFT p50 ", "dim"),
+        (seconds(metrics.ttft_p50_s).ljust(6), "strong"),
         (" p95 ", "dim"),
-        (seconds(metrics.ttft_p95_s), ""),
-        ("  TPOT ", "dim"),
+        (seconds(metrics.ttft_p95_s).ljust(6), "strong"),
+        ("  TPOT p50 ", "dim"),
         (seconds(metrics.tpot_p50_s), "strong"),
-        ("  ITL p95 ", "dim"),
-        (seconds(metrics.itl_p95_s), ""),
+    )
+
+
+def _gaps(frame: Frame) -> Line:
+    metrics = frame.metrics
+    return (
+        (" ITL  p50 ", "dim"),
+        (seconds(metrics.itl_p50_s).ljust(6), "strong"),
+        (" p95 ", "dim"),
+        (seconds(metrics.itl_p95_s).ljust(6), "strong"),
+        ("  this step ", "dim"),
+        (seconds(metrics.step_s), "strong"),
     )
 
 
@@ -92,10 +103,11 @@ def counter_lines(frame: Frame, cells: int, height: int) -> list[Line]:
             _share("batch fill", metrics.batch_fill, step_tokens, cells),
             _share("KV cache", metrics.kv_cache_usage, count(metrics.kv_tokens, "token"), cells),
             _latency(frame),
+            _gaps(frame),
             _done(frame),
         ]
-        if height < len(lines):
-            # The busiest line goes last; where only seven fit, batch fill is the least telling.
+        # Where not all fit, the least telling go first: batch fill, then the KV cache.
+        while len(lines) > height and len(lines) > TALL:
             del lines[4]
     else:
         lines = [_speed(frame, cells), *_short_shares(frame, step_tokens), _latency(frame), _done(frame)]

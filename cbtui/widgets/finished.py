@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cbtui.frame import Frame
-from cbtui.pieces import Line, fit
+from cbtui.pieces import Line, clip_line, fit
 from cbtui.request_text import beginning_text
 from cbtui.tokens import clip, prose
 from cbtui.widgets.request_list import RequestList
@@ -46,31 +46,43 @@ def course(story: RequestStory) -> str:
     return ", ".join(words)
 
 
-def finished_line(frame: Frame, request_id: str, badge: int, ending_cells: int, cells: int) -> Line:
-    """One finished request on one line."""
+def course_in(story: RequestStory, cells: int) -> str:
+    """The course in full where a line of `cells` has room for it, else only how long it ran."""
+    if cells >= WIDE or story.first_step is None or story.finish_step is None:
+        return course(story)
+    return f"ran {count(story.finish_step - story.first_step + 1, 'step')}"
+
+
+def finished_line(frame: Frame, request_id: str, columns: tuple[int, int, int], cells: int) -> Line:
+    """One finished request on one line. `columns`: cells of the badge, the ending and the course."""
+    badge, ended, went = columns
     story = frame.ledger[request_id]
     assert story.finish is not None
     is_selected = request_id == frame.selected
-    went = course(story)
-    if cells >= WIDE:
-        went = went.ljust(28)
+    is_bad = story.finish.reason in ("error", "ignored")
+    room = cells - badge - ended - went - 6
     head: Line = (
         ("▸" if is_selected else " ", "cursor" if is_selected else ""),
         *badge_cell(frame.badges[request_id], badge),
         (" ", ""),
-        (
-            fit(ending(story), ending_cells),
-            "warn" if story.finish.reason in ("error", "ignored") else "strong",
-        ),
-        ("  " + clip(went, max(0, cells - badge - ending_cells - 4)) + "  ", "dim"),
+        (fit(ending(story), ended), "warn" if is_bad else "strong"),
+        ("  " + fit(course_in(story, cells), min(went, max(0, went + room))) + "  ", "dim"),
     )
-    room = cells - badge - 2 - ending_cells - 2 - len(went) - 2
     if room < 4:
-        return head
+        return clip_line(head, cells)
     if story.finish.error:
         return (*head, (clip(prose(story.finish.error), room), "warn"))
-    step = story.finish_step or 0
-    return (*head, *beginning_text(frame.ledger, story, step, room))
+    return (*head, *beginning_text(frame.ledger, story, story.finish_step or 0, room))
+
+
+def finished_columns(frame: Frame, request_ids: list[str], cells: int) -> tuple[int, int, int]:
+    """Cells of badge, ending and course for lines of these requests."""
+    stories = [frame.ledger[one] for one in request_ids]
+    return (
+        badge_cells(frame.badges, request_ids),
+        max((len(ending(one)) for one in stories), default=0),
+        max((len(course_in(one, cells)) for one in stories), default=0),
+    )
 
 
 class Finished(RequestList):
@@ -84,10 +96,9 @@ class Finished(RequestList):
             self.draw_requests([], 1, lambda y, cells: empty, frame)
             return
         newest = ids[self.first_line : self.first_line + self.num_visible]
-        badge = badge_cells(frame.badges, newest)
-        ending_cells = max((len(ending(frame.ledger[one])) for one in newest), default=0)
+        columns = finished_columns(frame, newest, self.line_width)
 
         def make(y: int, cells: int) -> Line:
-            return finished_line(frame, ids[y], badge, ending_cells, cells)
+            return finished_line(frame, ids[y], columns, cells)
 
         self.draw_requests(ids, len(ids), make, frame)

@@ -81,8 +81,8 @@ def _status_versions(frame: Frame) -> list[Line]:
 
 
 def speed_words(speed: float | None) -> str:
-    """The speed limit: `8/s`, or `full speed`."""
-    return "full speed" if speed is None else f"{speed:g} steps/s" if speed < 1 else f"≤ {speed:g}/s"
+    """The speed limit: `≤ 8 steps/s`, or `full speed`."""
+    return "full speed" if speed is None else f"≤ {speed:g} steps/s"
 
 
 def _view_versions(frame: Frame) -> list[Line]:
@@ -143,7 +143,7 @@ class Header(LinesView):
     Header {
         height: 1;
         background: $panel;
-        & > .lines--brand { background: $accent; color: $background; text-style: bold; }
+        & > .lines--brand { background: $accent; color: auto 95%; text-style: bold; }
     }
     """
 

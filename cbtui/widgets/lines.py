@@ -32,6 +32,7 @@ class LinesView(ScrollView):
         "lines--accent",
         "lines--warn",
         "lines--track",
+        "lines--chip",
         "lines--bar",
         "lines--cursor",
     }
@@ -46,7 +47,8 @@ class LinesView(ScrollView):
         & > .lines--strong { color: $foreground; text-style: bold; }
         & > .lines--accent { color: $text-accent; text-style: bold; }
         & > .lines--warn { color: $text-warning; }
-        & > .lines--track { background: $foreground 12%; }
+        & > .lines--track { color: $foreground 25%; }
+        & > .lines--chip { background: $foreground 20%; color: $foreground; text-style: bold; }
         & > .lines--bar { color: $foreground 60%; }
         & > .lines--cursor { background: $foreground 8%; color: $text-accent; }
         &:focus > .lines--cursor { background: $foreground 16%; }
@@ -89,7 +91,7 @@ class LinesView(ScrollView):
         """Set the border title; nothing happens when it is the same."""
         if text != self._title:
             self._title = text
-            self.border_title = Content(text)  # type: ignore[assignment]  # accepts content, see its setter
+            self.border_title = Content(text)
 
     def visible_lines(self) -> list[Line]:
         """The lines on screen as last drawn."""
@@ -144,18 +146,16 @@ class LinesView(ScrollView):
         kind, _, colour = name.partition(":")
         if kind == "badge":
             return badge_style(Badge("", colour))
-        background = self.visual_style.background.rgb
-        ground = "#%02x%02x%02x" % background
+        background = self.visual_style.background
+        ground = background.hex6 if background else "#000000"
         if kind == "fill":
-            return Style(color=shape_colour(colour, ground), bgcolor=self._style("track").bgcolor)
+            return Style(color=shape_colour(colour, ground))
         if kind == "ink":
             is_legible = contrast(colour, ground) >= TEXT_CONTRAST
             return Style(color=colour) if is_legible else self._style("strong")
         style = self.get_visual_style(f"lines--{name}").rich_style
-        if name in ("track", "cursor", "brand"):
+        if name in ("chip", "cursor", "brand"):
             return style
-        if name == "bar":
-            return Style(color=style.color, bgcolor=self._style("track").bgcolor)
         return Style(color=style.color, bold=style.bold, italic=style.italic, underline=style.underline)
 
     def _forget(self) -> None:

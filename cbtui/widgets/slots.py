@@ -174,9 +174,13 @@ def slot_line(frame: Frame, row: SlotRow, columns: SlotColumns, cells: int) -> L
         parts.append((" ", ""))
     parts.append((row.progress.rjust(columns.progress) + "  ", "" if row.is_busy else "dim"))
     room = cells - sum(len(text) for text, _ in parts)
-    if row.note:
+    note_text = row.note
+    if phase != row.phase and "(" in row.phase:
+        reason = row.phase[row.phase.index("(") + 1 : -1]
+        note_text = f"{reason}, {row.note}" if row.note else reason
+    if note_text:
         # The remark is the news; at least a third of the room stays for the text.
-        note = clip(row.note, room)
+        note = clip(note_text, room)
         parts.append((note, row.note_style))
         room -= len(note)
         if room > 12:
@@ -187,7 +191,7 @@ def slot_line(frame: Frame, row: SlotRow, columns: SlotColumns, cells: int) -> L
     if room > 0:
         step = frame.record.step if frame.record else 0
         text = newest_text(frame.ledger, frame.ledger[row.request_id], step, room)
-        is_quiet = bool(row.note) or not row.is_busy
+        is_quiet = bool(note_text) or not row.is_busy
         parts.extend((t, "dim" if is_quiet else s) for t, s in text)
     return tuple(parts)
 

@@ -67,7 +67,7 @@ def waiting_rows(frame: Frame, at_most: int) -> tuple[list[WaitingRow], int]:
     rows += [
         WaitingRow(
             one.request_id,
-            (f" {letter_of(one.index)} ", "track"),
+            (f" {letter_of(one.index)} ", "chip"),
             one.prompt_text,
             one.max_tokens,
             _WORDS.get(one.reason, one.reason),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cbtui.frame import Frame
-from cbtui.narration import EventLog, figures, headline, narration
-from cbtui.pieces import Line, clip_line, wrap
+from cbtui.narration import EventLog, brief, narration
 from cbtui.widgets.lines import LinesView
 
 
@@ -30,18 +29,6 @@ class WhatHappened(LinesView, can_focus=True):
         super().on_resize()
         if self._frame is not None:
             self.show(self._frame)
-
-
-def brief(frame: Frame, log: EventLog, cells: int) -> list[Line]:
-    """The narration in two lines: what was told last, and the figures where it leaves room for them."""
-    news = wrap(headline(frame, log), cells)
-    if len(news) > 2:
-        # The second line stands for all that is cut off.
-        news = [news[0], clip_line((*news[1], (" …", "dim")), cells)]
-    if len(news) == 1 and frame.record is not None:
-        first, second = figures(frame.record)
-        news.append(clip_line((*first, ("   ", ""), *second), cells))
-    return news
 
 
 class WhatHappenedBrief(LinesView):

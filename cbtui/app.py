@@ -1,0 +1,206 @@
+"""The app: theme, screens, the engine's thread, and every way out.
+
+Heavy things (torch, the model, the tokenizer) live in other processes or are read later, so the first
+picture is there within a second of the command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import threading
+from collections.abc import Iterable
+from functools import partial
+
+from textual import events
+from textual.app import App, SystemCommand
+from textual.geometry import Size
+from textual.screen import Screen
+from textual.worker import Worker, WorkerState, get_current_worker
+
+from cbtui import orders
+from cbtui.keys import APP_KEYS, SCREEN_KEYS, bindings
+from cbtui.link import EngineDriver, Link
+from cbtui.options import LaunchOptions
+from cbtui.pace import FRAMES_PER_S, Pace
+from cbtui.screens.arrangement import kind_of
+from cbtui.screens.confirm import AskScreen, yes
+from cbtui.screens.main import MainScreen
+from cbtui.screens.too_small import TooSmallScreen
+from cbtui.theme import CBTUI_DARK
+from engine.commands import Close
+
+#: Actions that only make sense as keys.
+_NOT_IN_PALETTE = ("select", "tab", "interrupt", "retry", "copy_hint")
+#: Exit status after ctrl+c, as shells expect it.
+INTERRUPTED = 130
+
+
+class CbtuiApp(App[None]):
+    """Shows an engine, live.
+
+    Args:
+        link: shared with the engine; tests publish into it themselves.
+        options: what the command line said.
+        driver: runs the engine in a thread; None: nobody does.
+        pace: when to look for news; None: only when `screen.look()` is called.
+        handles_signals: end cleanly on TERM, HUP and INT, too.
+    """
+
+    TITLE = "cbtui"
+    CSS_PATH = ["cbtui.tcss", "screens/main.tcss"]
+    BINDINGS = bindings(APP_KEYS)
+
+    def __init__(
+        self,
+        link: Link | None = None,
+        options: LaunchOptions | None = None,
+        *,
+        driver: EngineDriver | None = None,
+        pace: Pace | None = None,
+        handles_signals: bool = False,
+    ) -> None:
+        super().__init__()
+        self.link = link or Link()
+        self.options = options or LaunchOptions()
+        self.main = MainScreen(self.link, self.options)
+        self._engine_driver = driver
+        self._pace = pace
+        self._handles_signals = handles_signals
+        self._was_interrupted = False
+        self._is_frozen = False
+        self.animation_level = "none"
+        self.register_theme(CBTUI_DARK)
+        self.theme = CBTUI_DARK.name
+
+    def get_default_screen(self) -> Screen[None]:
+        return self.main
+
+    def on_mount(self) -> None:
+        """Draw first, then start the engine and look for its news."""
+        if self._handles_signals:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
+        self._watch_size(self.size)
+        self.call_after_refresh(self._start)
+
+    def _start(self) -> None:
+        if self._engine_driver is not None:
+            self.run_worker(
+                partial(_drive, self._engine_driver),
+                name="engine",
+                group="engine",
+                thread=True,
+                exit_on_error=False,
+            )
+        if self._pace is not None:
+            self.set_interval(1 / FRAMES_PER_S, self._tick)
+
+    def _tick(self) -> None:
+        if self._pace is None or not self._pace.is_due():
+            return
+        self.main.look()
+        if not self._is_frozen and self.main.follower.state.model is not None:
+            # What lives now lives on; without this the collector walks through it again and again.
+            gc.collect()
+            gc.freeze()
+            self._is_frozen = True
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """A fault in the engine's thread is shown; the screen stays."""
+        if event.worker.group == "engine" and event.state is WorkerState.ERROR:
+            error = event.worker.error
+            self.main.follower.engine_broke(f"{type(error).__name__}: {error}")
+            self.main.draw()
+
+    # -- size ---------------------------------------------------------------------------------
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._watch_size(event.size)
+
+    def _watch_size(self, size: Size) -> None:
+        is_tiny = kind_of(size) == "tiny"
+        in_front = isinstance(self.screen, TooSmallScreen)
+        if is_tiny and not in_front:
+            self.push_screen(TooSmallScreen())
+        elif in_front and not is_tiny:
+            self.pop_screen()
+
+    # -- ways out -----------------------------------------------------------------------------
+
+    async def action_quit(self) -> None:
+        """Quit; asks first while requests are unfinished."""
+        unfinished = orders.num_unfinished(self.link.mailbox.latest())
+        if not unfinished or isinstance(self.screen, TooSmallScreen):
+            self.exit()
+            return
+        if isinstance(self.screen, AskScreen):
+            return
+
+        def answered(is_yes: bool | None) -> None:
+            if is_yes:
+                self.exit()
+
+        are = "request is" if unfinished == 1 else "requests are"
+        question = f"{unfinished} {are} unfinished and would be lost."
+        self.push_screen(AskScreen("Quit", question, [yes("quit", "q", "ctrl+q")]), answered)
+
+    def action_interrupt(self) -> None:
+        """ctrl+c: copies a selection if there is one; else says how to quit, the second time quits."""
+        if selected := self.screen.get_selected_text():
+            self.copy_to_clipboard(selected)
+            return
+        if self._was_interrupted:
+            self.exit(return_code=INTERRUPTED)
+        self._was_interrupted = True
+        self.main.say("ctrl+c again to quit")
+
+    async def on_event(self, event: events.Event) -> None:
+        """Any other key takes a first ctrl+c back, whoever it is for."""
+        if isinstance(event, events.Key) and event.key != "ctrl+c":
+            self._was_interrupted = False
+        await super().on_event(event)
+
+    def on_unmount(self) -> None:
+        """However it ends: tell the engine, and end the model without waiting for a forward."""
+        self.link.commands.put(Close())
+        if self._engine_driver is not None:
+            # In a thread of its own, because it may take up to a second: the terminal is given back at once.
+            threading.Thread(target=self._engine_driver.close, name="close").start()
+
+    # -- help and palette ---------------------------------------------------------------------
+
+    def action_help(self) -> None:
+        from cbtui.screens.help import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen | TooSmallScreen):
+            self.push_screen(HelpScreen())
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette's commands: the same table as everything else."""
+        for key in (*SCREEN_KEYS, *APP_KEYS):
+            if key.action.startswith(_NOT_IN_PALETTE) or not key.tooltip:
+                continue
+            target = self if key in APP_KEYS else self.main
+            yield SystemCommand(key.tooltip, f"key: {key.shown}", partial(target.run_action, key.action))
+
+
+def _drive(driver: EngineDriver) -> None:
+    worker = get_current_worker()
+    driver.run(lambda: worker.is_cancelled)
+
+
+def run_app(options: LaunchOptions) -> int:
+    """Open the screen and return the exit status once it is closed."""
+    from cbtui.driver import LoopDriver
+
+    link = Link()
+    driver = LoopDriver(options, link)
+    app = CbtuiApp(link, options, driver=driver, pace=Pace(), handles_signals=True)
+    try:
+        app.run()
+    finally:
+        driver.close()
+    return app.return_code or 0

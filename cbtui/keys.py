@@ -1,0 +1,144 @@
+"""Every key, once: bindings, the bottom line, help, palette and a user's keymap are made from this table.
+
+Owns names and words; what an action does is the screen's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from textual.binding import Binding, BindingType
+
+ENGINE, REQUESTS, VIEW, APP = "Engine", "Requests", "View", "Program"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One thing a key does.
+
+    Attributes:
+        id: name in a user's keymap.
+        keys: Textual's names of the keys, comma-separated.
+        action: name of the screen's or app's action.
+        label: a word or two for the bottom line; empty: it is not named there.
+        label_paused: the same while the engine is paused, where that differs.
+        tooltip: a sentence for help and palette; empty: another line of help covers it.
+        group: heading in help.
+        shown: how the key is written; empty: it works only while typing.
+        typing: the key that does the same while the prompt has focus.
+        rank: the bottom line drops the highest first where it is short of room.
+        joins: stands right beside the key before it in the bottom line, under the same label.
+        priority: works whatever has focus.
+    """
+
+    id: str
+    keys: str
+    action: str
+    label: str = ""
+    label_paused: str = ""
+    tooltip: str = ""
+    group: str
+    shown: str = ""
+    typing: str = ""
+    rank: int = 5
+    joins: bool = False
+    priority: bool = False
+
+    def binding(self) -> Binding:
+        """For a screen's or an app's `BINDINGS`."""
+        return Binding(
+            self.keys,
+            self.action,
+            self.label or self.tooltip,
+            show=bool(self.label),
+            tooltip=self.tooltip,
+            id=self.id,
+            priority=self.priority,
+        )
+
+
+SCREEN_KEYS: tuple[Key, ...] = (
+    Key(id="prompt.focus", keys="slash", action="prompt", label="prompt", group=REQUESTS, shown="/", rank=0,
+        tooltip="Type a prompt"),
+    Key(id="engine.pause", keys="space,f5", action="pause", label="pause", label_paused="run", group=ENGINE,
+        shown="space", typing="F5", rank=1, tooltip="Pause the engine, or let it run on"),
+    Key(id="engine.step", keys="s,f8", action="step", label="step", group=ENGINE, shown="s", typing="F8",
+        rank=1, tooltip="One step, then stay paused"),
+    Key(id="engine.mode", keys="m,f6", action="mode", label="mode", group=ENGINE, shown="m", typing="F6",
+        rank=1, tooltip="Switch between static and continuous batching"),
+    Key(id="engine.modes", keys="M,upper_m", action="modes", group=ENGINE, shown="M",
+        tooltip="Choose one of all modes"),
+    Key(id="engine.fewer_slots", keys="minus", action="slots(-1)", label="slots", group=ENGINE, shown="-",
+        rank=3, tooltip="One slot fewer"),
+    Key(id="engine.more_slots", keys="plus", action="slots(1)", label="slots", group=ENGINE, shown="+",
+        rank=3, joins=True, tooltip="One slot more"),
+    Key(id="engine.slower", keys="less_than_sign", action="speed(-1)", label="speed", group=ENGINE, shown="<",
+        rank=4, tooltip="Half as many steps a second"),
+    Key(id="engine.faster", keys="greater_than_sign", action="speed(1)", label="speed", group=ENGINE,
+        shown=">", rank=4, joins=True, tooltip="Twice as many steps a second"),
+    Key(id="request.above", keys="up", action="select(-1)", label="select", group=REQUESTS, shown="↑",
+        rank=6, tooltip="Select the request above"),
+    Key(id="request.below", keys="down", action="select(1)", label="select", group=REQUESTS, shown="↓",
+        rank=6, joins=True, tooltip="Select the request below"),
+    Key(id="request.text", keys="enter", action="open", label="text", group=REQUESTS, shown="enter", rank=7,
+        tooltip="Whole text of the selected request"),
+    Key(id="request.cancel", keys="x", action="cancel", label="cancel", group=REQUESTS, shown="x", rank=6,
+        tooltip="Cancel the selected request"),
+    Key(id="request.demo", keys="d", action="demo", label="demo", group=REQUESTS, shown="d", rank=2,
+        tooltip="Submit the tutorial's six requests"),
+    Key(id="request.chat", keys="c", action="chat", label="chat/raw", group=REQUESTS, shown="c", rank=8,
+        tooltip="Chat template, or plain continuation"),
+    Key(id="view.cells", keys="z", action="cells", label="mask cells", group=VIEW, shown="z", rank=7,
+        tooltip="The mask's true cells, or folded"),
+    Key(id="view.tab_1", keys="1", action="tab(1)", group=VIEW, shown="1–5",
+        tooltip="Choose a tab, at small sizes"),
+    *(Key(id=f"view.tab_{n}", keys=str(n), action=f"tab({n})", group=VIEW) for n in range(2, 6)),
+    Key(id="engine.retry", keys="R,upper_r", action="retry", group=ENGINE, shown="R",
+        tooltip="Load the model again after a failure"),
+    Key(id="engine.copy_hint", keys="y", action="copy_hint", group=APP, shown="y",
+        tooltip="Copy the command a failure suggests"),
+)  # fmt: skip
+
+#: The prompt's own.
+PROMPT_KEYS: tuple[Key, ...] = (
+    Key(id="prompt.leave", keys="escape", action="leave", label="single keys", group=APP, typing="Esc",
+        rank=0, tooltip="Leave the prompt, so that single keys work"),
+    Key(id="prompt.earlier", keys="up", action="earlier(-1)", label="earlier prompts", group=REQUESTS,
+        typing="↑", rank=4, tooltip="An earlier prompt"),
+    Key(id="prompt.later", keys="down", action="earlier(1)", label="earlier prompts", group=REQUESTS,
+        typing="↓", rank=4, joins=True, tooltip="A later prompt"),
+)  # fmt: skip
+LEAVE_KEYS = PROMPT_KEYS[:1]
+
+#: Textual's own binding; listed so that the bottom line and help name it.
+TAB_KEY = Key(id="focus.next", keys="tab", action="app.focus_next", label="max tokens", group=APP,
+              typing="Tab", rank=3, tooltip="To max tokens, then from panel to panel")  # fmt: skip
+
+APP_KEYS: tuple[Key, ...] = (
+    Key(id="app.help", keys="question_mark,f1", action="help", label="help", group=APP, shown="?",
+        typing="F1", rank=0, tooltip="This help"),
+    Key(id="app.quit", keys="q,ctrl+q", action="quit", label="quit", group=APP, shown="q", typing="ctrl+q",
+        rank=1, tooltip="Quit"),
+    Key(id="app.interrupt", keys="ctrl+c", action="interrupt", group=APP, shown="ctrl+c", priority=True,
+        tooltip="Twice: quit at once"),
+)  # fmt: skip
+
+
+def bindings(keys: Iterable[Key]) -> list[BindingType]:
+    """`BINDINGS` of some keys."""
+    return [key.binding() for key in keys]
+
+
+def in_help(group: str) -> list[tuple[str, str]]:
+    """What help lists under a heading: keys as written, and a sentence."""
+    keys = [k for k in (*SCREEN_KEYS, *PROMPT_KEYS, TAB_KEY, *APP_KEYS) if k.group == group and k.tooltip]
+    return [("  ".join(filter(None, (k.shown, k.typing))), k.tooltip) for k in keys]
+
+
+def in_bottom_line(*, is_typing: bool) -> list[Key]:
+    """The keys the bottom line may name, in its order."""
+    if is_typing:
+        candidates = (LEAVE_KEYS[0], *SCREEN_KEYS, *PROMPT_KEYS[1:], TAB_KEY, *APP_KEYS)
+        return [key for key in candidates if key.label and key.typing]
+    return [key for key in (*SCREEN_KEYS, *APP_KEYS) if key.label and key.shown]

@@ -1,0 +1,181 @@
+"""Where each panel stands, as a pure function of the terminal's size and of what there is to show.
+
+Owns sizes and nothing else: no widget is known here, only names. Three arrangements (large, medium,
+small) and one for terminals too small to show anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from textual.geometry import Region, Size
+
+Kind = Literal["large", "medium", "small", "tiny"]
+
+#: Smallest sizes of each kind, in cells.
+LARGE, MEDIUM, SMALL = Size(140, 44), Size(100, 34), Size(60, 18)
+#: Slots shown at once; more scroll.
+MOST_SLOTS = 8
+#: Panels that tabs choose from, by kind; each is (title, panels).
+TABS: dict[Kind, tuple[tuple[str, tuple[str, ...]], ...]] = {
+    "large": (),
+    "medium": (("Waiting", ("waiting",)), ("Finished", ("finished",))),
+    "small": (
+        ("Batch", ("slots", "waiting", "row")),
+        ("Mask", ("mask",)),
+        ("Timeline", ("timeline",)),
+        ("Finished", ("finished",)),
+        ("Counters", ("counters",)),
+    ),
+    "tiny": (),
+}
+
+
+def kind_of(size: Size) -> Kind:
+    """The arrangement for a terminal of that size."""
+    for kind, least in (("large", LARGE), ("medium", MEDIUM), ("small", SMALL)):
+        if size.width >= least.width and size.height >= least.height:
+            return kind  # type: ignore[return-value]  # the literals above
+    return "tiny"
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the sizes depend on beside the terminal's.
+
+    Attributes:
+        slots: lanes to show.
+        tab: number of the chosen tab, from 0.
+        centre: lines of the box in the middle; 0: there is none.
+    """
+
+    slots: int = 3
+    tab: int = 0
+    centre: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """Regions by panel name; what is not named is not shown."""
+
+    kind: Kind
+    regions: dict[str, Region]
+
+    @property
+    def tabs(self) -> tuple[str, ...]:
+        return tuple(title for title, _ in TABS[self.kind])
+
+
+def arrange(size: Size, needs: Needs) -> Arrangement:
+    """The arrangement for a terminal of that size."""
+    kind = kind_of(size)
+    match kind:
+        case "large":
+            regions = _large(size, needs)
+        case "medium":
+            regions = _medium(size, needs)
+        case "small":
+            regions = _small(size, needs)
+        case _:
+            regions = {}
+    if needs.centre and kind != "tiny":
+        regions["centre"] = _centre(size, regions, needs.centre)
+    return Arrangement(kind, regions)
+
+
+def _lanes(needs: Needs, most: int) -> int:
+    return max(2, min(needs.slots, most))
+
+
+def _large(size: Size, needs: Needs) -> dict[str, Region]:
+    """All panels: who and why above, the step in the middle, its history below."""
+    width, height = size
+    lanes = _lanes(needs, MOST_SLOTS)
+    # The longer lines (text, tokens, mask rows) are at the left.
+    left = width - max(52, min(72, width * 37 // 100))
+    slots, waiting, row, timeline, prompt = lanes + 2, 5, 7, lanes + 4, 3
+    # Beyond the sketch's 50 rows the row and the queue grow a little, the middle takes the rest.
+    spare = max(0, height - 50)
+    row += min(3, spare // 5)
+    waiting += min(3, spare // 5)
+    middle = height - 2 - slots - waiting - row - timeline - prompt
+    if middle < 9:
+        shrink = 9 - middle
+        waiting, row = waiting - min(1, shrink), row - min(2, max(0, shrink - 1))
+        middle = height - 2 - slots - waiting - row - timeline - prompt
+    top = 1 + slots + waiting
+    finished = min(max(6, middle * 2 // 5), 12)
+    return {
+        "header": Region(0, 0, width, 1),
+        "slots": Region(0, 1, left, slots),
+        "waiting": Region(0, 1 + slots, left, waiting),
+        "counters": Region(left, 1, width - left, slots + waiting),
+        "row": Region(0, top, width, row),
+        "mask": Region(0, top + row, left, middle),
+        "finished": Region(left, top + row, width - left, finished),
+        "happened": Region(left, top + row + finished, width - left, middle - finished),
+        "timeline": Region(0, top + row + middle, width, timeline),
+        "prompt": Region(0, height - 1 - prompt, width, prompt),
+        "keys": Region(0, height - 1, width, 1),
+    }
+
+
+def _medium(size: Size, needs: Needs) -> dict[str, Region]:
+    """Counters in one line; Waiting and Finished share a place."""
+    width, height = size
+    lanes = _lanes(needs, 5 if height < 42 else MOST_SLOTS)
+    left = width - max(40, width * 37 // 100)
+    slots, shared, row, timeline, prompt = lanes + 2, 5, 6, lanes + 4, 3
+    middle = height - 3 - slots - shared - row - timeline - prompt
+    if middle < 7:
+        timeline -= 1
+        row -= 1
+        middle += 2
+    top = 2 + slots + shared
+    tab = min(needs.tab, 1)
+    return {
+        "header": Region(0, 0, width, 1),
+        "brief": Region(0, 1, width, 1),
+        "slots": Region(0, 2, width, slots),
+        ("waiting", "finished")[tab]: Region(0, 2 + slots, width, shared),
+        "tabs": Region(2, 2 + slots, 34, 1),
+        "row": Region(0, top, width, row),
+        "mask": Region(0, top + row, left, middle),
+        "happened": Region(left, top + row, width - left, middle),
+        "timeline": Region(0, top + row + middle, width, timeline),
+        "prompt": Region(0, height - 1 - prompt, width, prompt),
+        "keys": Region(0, height - 1, width, 1),
+    }
+
+
+def _small(size: Size, needs: Needs) -> dict[str, Region]:
+    """One tab at a time; status, words and prompt under every tab. Panels have a rule above, no box."""
+    width, height = size
+    regions = {
+        "header": Region(0, 0, width, 1),
+        "tabs": Region(0, 1, width, 1),
+        "news": Region(0, height - 6, width, 3),
+        "prompt": Region(0, height - 3, width, 2),
+        "keys": Region(0, height - 1, width, 1),
+    }
+    content = Region(0, 2, width, height - 8)
+    title, panels = TABS["small"][min(needs.tab, 4)]
+    if title != "Batch":
+        regions[panels[0]] = content
+        return regions
+    lanes = _lanes(needs, 4 if height < 28 else MOST_SLOTS)
+    waiting = 3 if content.height >= lanes + 1 + 3 + 5 else 2
+    regions["slots"] = Region(0, 2, width, lanes + 1)
+    regions["waiting"] = Region(0, 3 + lanes, width, waiting)
+    regions["row"] = Region(0, 3 + lanes + waiting, width, content.height - lanes - 1 - waiting)
+    return regions
+
+
+def _centre(size: Size, regions: dict[str, Region], lines: int) -> Region:
+    """A box in the middle of the mask, or of whatever stands in its place."""
+    place = regions.get("mask") or Region(0, 2, size.width, size.height - 8)
+    height = min(lines, place.height - 2)
+    width = min(76, place.width - 4)
+    x = place.x + (place.width - width) // 2
+    return Region(x, place.y + max(2, (place.height - height + 1) // 2), width, height)

@@ -1,0 +1,99 @@
+"""The box in the middle while there is nothing to show yet: what to do, what is loading, what went wrong."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.widgets import Static
+
+from cbtui.words import size as progress
+from engine.runner import Loading
+from engine.state import EngineState, Failure
+
+#: Cells of the progress bar.
+BAR_CELLS = 40
+
+
+def welcome() -> Content:
+    """What to do first."""
+    return Content.assemble(
+        ("Type a prompt", "bold"),
+        " and press ",
+        ("Enter", "$accent bold"),
+        ", then another while the first one runs.\n",
+        "Or ",
+        ("Esc", "$accent bold"),
+        " ",
+        ("d", "$accent bold"),
+        ": the tutorial's six requests.   ",
+        ("F1", "$accent bold"),
+        ": all keys.",
+    )
+
+
+def loading_text(loading: Loading | None) -> Content:
+    """Stage, progress and what is next."""
+    if loading is None:
+        return Content.assemble(("Loading the model", "bold"), "\nYou can type already: prompts wait for it.")
+    parts: list[Content | str | tuple[str, str]] = [(_capital(loading.stage), "bold")]
+    if loading.total:
+        done = min(BAR_CELLS, BAR_CELLS * loading.done // loading.total)
+        parts += [
+            "\n",
+            ("━" * done, "$accent"),
+            ("━" * (BAR_CELLS - done), "$foreground 20%"),
+            f"  {progress(loading.done, loading.total, loading.unit)}",
+        ]
+    elif loading.done:
+        parts += [f"  {progress(loading.done, 0, loading.unit)}"]
+    if loading.then:
+        parts += ["\n", ("then: ", "$foreground 55%"), loading.then]
+    parts += ["\n", ("You can type already: prompts wait for the model.", "$foreground 55%")]
+    return Content.assemble(*parts)
+
+
+def failure_text(failure: Failure) -> Content:
+    """Stage, cause, a command that may help, and the keys."""
+    parts: list[Content | str | tuple[str, str]] = [
+        (f"The model cannot run: {failure.stage}", "$text-error bold"),
+        "\n",
+        failure.message,
+    ]
+    if failure.hint:
+        parts += ["\n\n", ("This may help:\n", "$foreground 55%"), ("  " + failure.hint, "bold")]
+    parts += ["\n\n", ("R", "$accent bold"), " try again"]
+    if failure.hint:
+        parts += ["   ", ("y", "$accent bold"), " copy the command"]
+    parts += [("   (Esc first)   prompts stay queued", "$foreground 55%")]
+    return Content.assemble(*parts)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def centre_text(state: EngineState, is_untouched: bool) -> Content | None:
+    """What the middle says; None: nothing, the panels have it.
+
+    Args:
+        is_untouched: nothing was asked of the engine yet.
+    """
+    if state.failure is not None:
+        return failure_text(state.failure)
+    if state.status == "loading":
+        return loading_text(state.loading)
+    return welcome() if is_untouched else None
+
+
+class Centre(Static):
+    """Shown over the mask."""
+
+    def say(self, text: Content, *, is_failure: bool) -> None:
+        """Show a text; nothing happens when it is the same."""
+        self.set_class(is_failure, "-failure")
+        if text != self.content:
+            self.update(text, layout=False)
+
+
+def lines_of(text: Content, width: int) -> int:
+    """Lines a text takes in a box of that outer width, its border and padding included."""
+    return text.get_height({}, max(1, width - 6)) + 4

@@ -1,0 +1,246 @@
+"""Where prompts are typed: text, max tokens, and how they will be sampled.
+
+Checks what can be checked here and says at once what is wrong, in its own border; the text stays until it
+was taken. Knows nothing of engines: it posts `PromptsEntered`, and the screen does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.text import Text
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, Static
+
+from cbtui.keys import LEAVE_KEYS, PROMPT_KEYS, bindings
+
+PLACEHOLDER = "type a prompt · Enter"
+#: Shown for a line break inside a prompt; the value keeps the break itself.
+LINE_BREAK = "␤"
+
+
+@dataclass
+class PromptsEntered(Message):
+    """Prompts to submit together, and the output tokens each may make."""
+
+    prompts: tuple[str, ...]
+    max_tokens: int
+
+
+@dataclass
+class LinesPasted(Message):
+    """Several lines were pasted. `text` is the whole prompt they would make."""
+
+    text: str
+
+
+class PromptLeft(Message):
+    """Escape: single keys shall work."""
+
+
+class ChatClicked(Message):
+    """The chat chip was clicked."""
+
+
+class PromptInput(Input):
+    """The prompt's line. Keeps earlier prompts, and line breaks that were pasted."""
+
+    BINDINGS = bindings(PROMPT_KEYS)
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, compact=True, placeholder=PLACEHOLDER, select_on_focus=False)
+        self.cursor_blink = False
+        self._earlier: list[str] = []
+        self._place = 0
+        self._draft = ""
+
+    @property
+    def _value(self) -> Text:
+        shown = self.value.replace("\n", LINE_BREAK).replace("\t", " ")
+        return Text(shown, no_wrap=True, overflow="ignore", end="")
+
+    def remember(self, prompt: str) -> None:
+        """Keep a prompt that was sent, for the arrow keys."""
+        if not self._earlier or self._earlier[-1] != prompt:
+            self._earlier.append(prompt)
+        self._place = len(self._earlier)
+
+    def put(self, text: str) -> None:
+        """Replace the text; the cursor stands behind it."""
+        self.value = text
+        self.cursor_position = len(text)
+
+    def action_earlier(self, by: int) -> None:
+        """Walk through earlier prompts; past the newest one stands what was being typed."""
+        place = min(len(self._earlier), max(0, self._place + by))
+        if place == self._place:
+            return
+        if self._place == len(self._earlier):
+            self._draft = self.value
+        self._place = place
+        self.put(self._earlier[place] if place < len(self._earlier) else self._draft)
+
+    def action_leave(self) -> None:
+        """Give the keyboard to the panels."""
+        self.post_message(PromptLeft())
+
+    def _on_paste(self, event: events.Paste) -> None:
+        """Take a paste whole. Textual's own handler keeps the first line only."""
+        event.prevent_default()
+        event.stop()
+        text = event.text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+        if not text:
+            return
+        start, end = sorted(self.selection)
+        if "\n" in text:
+            self.post_message(LinesPasted(self.value[:start] + text + self.value[end:]))
+        else:
+            self.replace(text, start, end)
+
+
+class MaxTokensInput(Input):
+    """How many tokens a prompt may make."""
+
+    BINDINGS = bindings(LEAVE_KEYS)
+
+    def __init__(self, value: int, *, id: str | None = None) -> None:
+        super().__init__(str(value), id=id, compact=True, max_length=7, select_on_focus=True)
+        self.cursor_blink = False
+
+    def action_leave(self) -> None:
+        """Give the keyboard to the panels."""
+        self.post_message(PromptLeft())
+
+
+class Chip(Static):
+    """A word that says how prompts are sent; the chat one can be clicked."""
+
+    ALLOW_SELECT = False
+
+    def on_click(self) -> None:
+        if self.id == "chat-chip":
+            self.post_message(ChatClicked())
+
+
+def max_tokens_of(text: str, most: int) -> int:
+    """The number in the max tokens field.
+
+    Raises:
+        ValueError: it is none, or out of range; one sentence.
+    """
+    cleaned = text.strip().replace(",", "").replace("_", "")
+    if not (cleaned.isascii() and cleaned.isdigit()) or not 1 <= int(cleaned) <= most:
+        said = f"not {text.strip()}" if text.strip() else "and it is empty"
+        raise ValueError(f"max tokens must be a whole number from 1 to {most:,}, {said}")
+    return int(cleaned)
+
+
+class PromptBar(Horizontal):
+    """The prompt's row. Its border says what was wrong, or what a key just did.
+
+    Args:
+        max_tokens: at the start.
+        most: the largest number of output tokens that makes sense now.
+    """
+
+    def __init__(self, max_tokens: int, most: Callable[[], int], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._max_tokens = max_tokens
+        self._most = most
+        self._notice: tuple[str, bool] = ("", False)
+
+    def compose(self) -> ComposeResult:
+        yield Static("›", id="prompt-mark")
+        yield PromptInput(id="prompt-text")
+        yield Static("max tokens", id="max-label")
+        yield MaxTokensInput(self._max_tokens, id="max-tokens")
+        yield Chip("greedy", id="sampling-chip")
+        yield Chip("chat", id="chat-chip")
+
+    # -- for the screen -----------------------------------------------------------------------
+
+    @property
+    def line(self) -> PromptInput:
+        """The text field."""
+        return self.query_one(PromptInput)
+
+    @property
+    def max_field(self) -> MaxTokensInput:
+        """The max tokens field."""
+        return self.query_one(MaxTokensInput)
+
+    @property
+    def notice(self) -> str:
+        """What the border says now."""
+        return self._notice[0]
+
+    def say(self, text: str = "", *, is_error: bool = False) -> None:
+        """Say something in the border, until the next key; nothing takes it back."""
+        if (text, is_error) == self._notice:
+            return
+        self._notice = (text, is_error)
+        self.set_class(is_error, "-error")
+        self.border_title = Content(f" {text} " if text else "")
+
+    def show_chat(self, is_on: bool, is_possible: bool) -> None:
+        """Say whether prompts go through the chat template."""
+        chip = self.query_one("#chat-chip", Chip)
+        chip.update(Content("chat" if is_on and is_possible else "raw"), layout=False)
+        chip.tooltip = (
+            "Prompts go through the model's chat template, or as they stand: c"
+            if is_possible
+            else "This model has no chat template: prompts go as they stand"
+        )
+
+    def set_brief(self, is_brief: bool) -> None:
+        """Say `max` for `max tokens`, where there is little room."""
+        self.query_one("#max-label", Static).update("max" if is_brief else "max tokens")
+
+    def put_back(self, text: str) -> None:
+        """Bring a refused prompt back, unless another is being typed."""
+        if not self.line.value:
+            self.line.put(text)
+
+    def enter(self, prompts: tuple[str, ...]) -> bool:
+        """Check and post prompts; whether they were taken."""
+        try:
+            max_tokens = max_tokens_of(self.max_field.value, self._most())
+        except ValueError as exc:
+            self.say(str(exc), is_error=True)
+            return False
+        for prompt in prompts:
+            self.line.remember(prompt)
+        self.line.put("")
+        self.say()
+        self.post_message(PromptsEntered(prompts, max_tokens))
+        return True
+
+    # -- events -------------------------------------------------------------------------------
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        event.stop()
+        text = self.line.value
+        if text.strip():
+            self.enter((text,))
+        elif isinstance(event.input, MaxTokensInput):
+            self.line.focus()
+        else:
+            self.say("the prompt is empty: type some text first", is_error=True)
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        event.stop()
+        try:
+            max_tokens_of(self.max_field.value, self._most())
+        except ValueError as exc:
+            self.say(str(exc), is_error=True)
+        else:
+            # A field changed to "" by sending is no reason to take back what the engine answered.
+            if event.value:
+                self.say()

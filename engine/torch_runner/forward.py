@@ -39,7 +39,9 @@ class CausalModel:
         self.dtype = dtype
         self.windows = layer_windows(model.config)
         parameters = inspect.signature(model.forward).parameters
-        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
+        self._cache_name = "cache"
+        if "past_key_values" in parameters and "cache" not in parameters:
+            self._cache_name = "past_key_values"  # the older name
         self._keeps_logits = "logits_to_keep" in parameters
 
     def use(self, route: Route) -> None:

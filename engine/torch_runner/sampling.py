@@ -7,6 +7,7 @@ preemption, on a restart or on the device.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 
 import torch
@@ -26,7 +27,7 @@ def sample(logits: torch.Tensor, rows: Sequence[PlanRow]) -> list[SampledToken]:
         Tokens with natural log probabilities of the model's own distribution, temperature not applied.
 
     Raises:
-        ForwardError: a row's logits are not numbers.
+        ForwardError: a row's logits are not finite.
     """
     if not rows:
         return []
@@ -74,8 +75,8 @@ def _draw(logits: torch.Tensor, rows: Sequence[PlanRow]) -> torch.Tensor:
 
 def _token(row: PlanRow, answer: list[float], n_top: int) -> SampledToken:
     token, logprob, *rest = answer
-    if logprob != logprob:
-        raise ForwardError(f"the model's logits for {row.request_id} are not numbers (NaN)")
+    if not math.isfinite(logprob):
+        raise ForwardError(f"the model's logits for {row.request_id} are not finite (NaN or infinity)")
     wanted = min(row.n_top, n_top)
     top = [(int(rest[i]), rest[n_top + i]) for i in range(wanted)]
     return SampledToken(token_id=int(token), logprob=logprob, top=top)

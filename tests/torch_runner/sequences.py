@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
+from transformers import AutoModelForCausalLM as AutoModel
 from transformers import (
     Gemma2Config,
     GPT2Config,
@@ -17,7 +18,6 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedModel,
 )
-from transformers import AutoModelForCausalLM as AutoModel
 
 from engine.geometry import ArenaShape
 from engine.plan import Layout, Plan, PlanRow, SampledToken
@@ -84,7 +84,7 @@ def build(kind: str) -> PreTrainedModel:
     return model.eval()
 
 
-@lru_cache(maxsize=None)
+@cache
 def alone(kind: str) -> PreTrainedModel:
     """A copy for transformers' own `generate` and forward, which no runner touches."""
     return build(kind)
@@ -95,7 +95,7 @@ def generated(kind: str, prompt: list[int], count: int) -> list[int]:
     return _generated(kind, tuple(prompt))[:count]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _generated(kind: str, prompt: tuple[int, ...]) -> list[int]:
     ids = torch.tensor([prompt])
     output = alone(kind).generate(
@@ -112,7 +112,7 @@ def logprobs(kind: str, prompt: list[int], outputs: list[int]) -> list[float]:
     return [float(table[len(prompt) - 1 + i, token]) for i, token in enumerate(outputs)]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _started(kind: str, route: Route) -> TorchRunner:
     options = LoadOptions(dtype="float64", route=route, prepack=False, num_threads=1)
     runner = TorchRunner(build(kind), options=options)

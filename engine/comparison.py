@@ -197,7 +197,7 @@ def compare(records: Mapping[str, Sequence[Record]], ready: Ready, config: Engin
     """
     if not records:
         raise ValueError("there is no mode to compare")
-    ledgers = {mode: _folded(run) for mode, run in records.items()}
+    ledgers = {mode: folded(run) for mode, run in records.items()}
     first = next(iter(ledgers))
     asked = [_asked(story) for story in _in_order(ledgers[first])]
     for mode, ledger in ledgers.items():
@@ -257,7 +257,8 @@ def mode_result(records: Sequence[Record], ledger: Ledger) -> ModeResult:
     )
 
 
-def _folded(records: Sequence[Record]) -> Ledger:
+def folded(records: Sequence[Record]) -> Ledger:
+    """The stories of a whole run."""
     ledger = Ledger()
     for record in records:
         ledger.apply(record)

@@ -1,0 +1,140 @@
+"""What a comparison comes to, in sentences: are the outputs the same, and why was one mode faster.
+
+Steps and milliseconds a step are said apart, and whether outputs stream or come at the barrier.
+"""
+
+from __future__ import annotations
+
+from textwrap import wrap
+
+from rich.text import Text
+
+from cbtui.cli.console import Look
+from cbtui.naming import letter_of
+from engine.comparison import NEAR_TIE, Comparison, Difference, ModeResult
+
+DIFFERENCES_SHOWN = 10
+
+
+def identity(comparison: Comparison, look: Look) -> list[Text]:
+    """Whether every output is the same, and where not."""
+    if len(comparison.modes) == 1 and comparison.verdict == "identical":
+        return _sentences("One mode only: there is nothing to compare its outputs with.", look)
+    names = ", ".join(comparison.modes)
+    match comparison.verdict:
+        case "identical":
+            tokens = next(iter(comparison.modes.values())).output_tokens
+            text = f"Identical: all {tokens:,} output tokens are the same in {names}."
+            return _sentences(text, look, "bold green")
+        case "failed":
+            errors = [error for result in comparison.modes.values() for error in result.errors]
+            return _sentences(f"Failed: {errors[0]}", look, "bold red")
+        case "near_tie":
+            text = (
+                f"Not identical, by a near tie: two candidates were closer than {NEAR_TIE:g} in log "
+                "probability, and rounding, which depends on the batch, chose between them."
+            )
+            style = "bold yellow"
+        case "half_precision":
+            text = (
+                f"Not identical. In {comparison.dtype} a batch can change which token wins, so nothing is "
+                "claimed here; use --dtype float32 to compare outputs."
+            )
+            style = "bold yellow"
+        case "mismatch":
+            text, style = "MISMATCH: the modes do not give the same outputs.", "bold red"
+    shown = comparison.differences[:DIFFERENCES_SHOWN]
+    lines = _sentences(text, look, style)
+    for difference in shown:
+        lines += _sentences(_difference(difference, look), look, indent="  ")
+    if len(comparison.differences) > len(shown):
+        lines.append(Text(f"  and {len(comparison.differences) - len(shown)} more", style="dim"))
+    return lines
+
+
+def _difference(difference: Difference, look: Look) -> str:
+    def side(mode: str, step: int | None, token: int | None, text: str) -> str:
+        if token is None:
+            return f"had ended in {mode}"
+        return f"{look.quoted(text, 24)} ({token}) in {mode}, step {step}"
+
+    gap = "gap unknown" if difference.gap is None else f"gap {difference.gap:.2g}"
+    d = difference
+    return (
+        f"{letter_of(d.request)}, output token {d.output_index + 1}: "
+        f"{side(d.mode, d.step, d.token_id, d.text)}; "
+        f"{side(d.other, d.other_step, d.other_token_id, d.other_text)}; {gap}"
+    )
+
+
+def closing(comparison: Comparison, look: Look) -> list[Text]:
+    """Why, in a few sentences: the first mode against the last."""
+    modes = list(comparison.modes.items())
+    if len(modes) < 2 or comparison.verdict == "failed":
+        return []
+    (first_name, first), (last_name, last) = modes[0], modes[-1]
+    lines = [Text("Why", style="bold")]
+    for text in (
+        _about_steps(first_name, first, last_name, last, comparison.max_num_seqs, look),
+        _about_time(first_name, first, last_name, last, look),
+        _about_delivery(first_name, first, last_name, last),
+    ):
+        lines += _sentences(text, look)
+    return lines
+
+
+def _about_steps(
+    first_name: str, first: ModeResult, last_name: str, last: ModeResult, slots: int, look: Look
+) -> str:
+    if first.steps == last.steps:
+        text = f"Both need {first.steps:,} steps: the schedule gains nothing here."
+        if first.dead_tokens and not last.dead_tokens:
+            text += (
+                f" {first_name} still computes {first.dead_tokens:,} positions for requests that have ended,"
+                " but nobody was waiting for their slots."
+            )
+    else:
+        text = f"Steps: {first.steps:,} against {last.steps:,}, {_ratio(first.steps, last.steps, look)}."
+        if first.dead_tokens:
+            text += (
+                f" In {first_name} a finished request keeps its slot until the longest of its wave has"
+                f" ended: of {first.steps * slots:,} slot-steps {first.dead_tokens:,} were dead work."
+                f" In {last_name} the next request enters at once."
+            )
+    positions = _ratio(first.token_positions, last.token_positions, look)
+    return (
+        f"{text} Token positions through the model: {first.token_positions:,} against "
+        f"{last.token_positions:,}, {positions}."
+    )
+
+
+def _about_time(first_name: str, first: ModeResult, last_name: str, last: ModeResult, look: Look) -> str:
+    seconds = _ratio(first.elapsed_s, last.elapsed_s, look)
+    return (
+        f"A step took {first.step_ms_median:,.1f} ms in {first_name} and {last.step_ms_median:,.1f} ms in "
+        f"{last_name} (median; both through the same model code): that part belongs to the machine and the "
+        f"kernels, not to the schedule. Together: {first.elapsed_s:,.2f} s against "
+        f"{last.elapsed_s:,.2f} s, {seconds}."
+    )
+
+
+def _about_delivery(first_name: str, first: ModeResult, last_name: str, last: ModeResult) -> str:
+    before, after = first.streaming.completion_steps, last.streaming.completion_steps
+    if before is None or after is None:
+        return ""
+    text = (
+        f"If outputs stream, the mean request is complete after {before:,.1f} steps in {first_name} and "
+        f"{after:,.1f} in {last_name}"
+    )
+    if first.at_barrier is not None and first.at_barrier.completion_steps is not None:
+        text += f"; delivered at the barrier, {first_name} takes {first.at_barrier.completion_steps:,.1f}"
+    return text + "."
+
+
+def _ratio(before: float, after: float, look: Look) -> str:
+    return f"{before / after:.2f}{look.times}" if after else "no ratio"
+
+
+def _sentences(text: str, look: Look, style: str = "", indent: str = "") -> list[Text]:
+    lines = wrap(text, look.width, initial_indent=indent, subsequent_indent=indent)
+    return [Text(line, style=style) for line in lines]

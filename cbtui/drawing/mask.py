@@ -227,10 +227,12 @@ class MaskDrawing:
         """What the last query of a segment looks back at, right of the grid."""
         if query != segment.q_start + segment.q_len - 1:
             return line
-        room = width - line_width(line) - 2
+        # Notes of a stack of bands stand in one column.
+        line = (*line, (" " * (self.columns - line_width(line)), ""))
+        room = width - self.columns - 2
         if segment.kind == "dead":
             text = "dead: ended, still fed"
-            return line if room < 4 else clip_line((*line, ("  ", ""), (text, "dim")), width)
+            return line if room < 4 else clip_line(merged([*line, ("  ", ""), (text, "dim")]), width)
         if not segment.num_cached or room < 8:
             return line
         count = f"{segment.kv_len} keys "

@@ -27,7 +27,7 @@ _ASCII = str.maketrans({DECODE: "=", DEAD: "x", IDLE: ".", _MODE: "|", _BARRIER:
 
 #: The signs and their meaning.
 LEGEND: Line = (
-    ("A", "strong"),
+    ("A", "reverse"),
     (" prefill  ", "dim"),
     (DECODE, ""),
     (" decode  ", "dim"),

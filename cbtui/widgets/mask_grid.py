@@ -59,8 +59,8 @@ class MaskGrid(WindowView, can_focus=True):
             self.extent(0, 0)
             return self.purpose()
         drawing = self._drawn(record, width, height)
-        self.title(drawing.title)
         self.extent(drawing.columns, drawing.count + 1)
+        self.title(drawing.title + (" · arrows scroll" if self.scrolls else ""))
         x, y = self.scroll_offset
         lines = [drawing.heading(x, width)]
         shown = min(height - 1, drawing.count - y)

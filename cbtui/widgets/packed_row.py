@@ -31,9 +31,11 @@ class PackedRow(WindowView, can_focus=True):
             text = self._frame.ledger.token_bytes.get
             self._made = packed_lines(record, self._frame.badges, text, width, body)
             self._record, self._made_for = record, (width, height)
-        self.title(title(record))
         self.extent(0, len(self._made) + height - body)
-        lines = self._made[self.scroll_offset.y :][:body]
+        first, count = self.scroll_offset.y, len(self._made)
+        part = f" · lines {first + 1}–{min(first + body, count)} of {count}" if count > body else ""
+        self.title(title(record) + part)
+        lines = self._made[first : first + body]
         if height > 1:
             lines += [()] * (body - len(lines))
             lines.append(summary(record, width))

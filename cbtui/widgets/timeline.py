@@ -29,7 +29,7 @@ class Timeline(WindowView, can_focus=True):
         self._last_step = 0
         self._badges: Badges | None = None
         self._scale_steps = 0
-        self._name = "Timeline"
+        self._words_before = "Timeline"
 
     def show(self, frame: Frame) -> None:
         """Draw a frame; costs what is new in its records."""
@@ -49,7 +49,7 @@ class Timeline(WindowView, can_focus=True):
             steps: draw on the scale of a run of so many steps, so that two panels can be compared.
             name: beginning of the title.
         """
-        self._name, self._scale_steps = name, steps
+        self._words_before, self._scale_steps = name, steps
         self._feed(records, badges)
         self._last_step = self._history.last_step
         self.redraw()
@@ -77,7 +77,7 @@ class Timeline(WindowView, can_focus=True):
         """Band, the visible slots and the axis."""
         history = self._history
         if self._badges is None or history.num_slots == 0:
-            self.title(self._name)
+            self.title(self._words_before)
             self.extent(0, 0)
             return self.purpose()
         scale = scale_for(max(history.num_steps, self._scale_steps), width - gutter_width(history.num_slots))
@@ -92,4 +92,4 @@ class Timeline(WindowView, can_focus=True):
     def _words(self, scale: int, first: int, shown: int) -> str:
         slots = self._history.num_slots
         part = f" · {first}–{first + shown - 1} of {slots}" if shown < slots else ""
-        return f"{self._name}  {scale_words(scale)}{part}"
+        return f"{self._words_before}  {scale_words(scale)}{part}"

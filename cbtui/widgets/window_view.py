@@ -25,7 +25,7 @@ class WindowView(LinesView):
     COMPONENT_CLASSES = {"window--faint", "window--padding"}
     DEFAULT_CSS = """
     WindowView {
-        overflow: auto auto;
+        overflow: scroll scroll;
         scrollbar-size: 0 0;
         & > .window--faint { color: $foreground 35%; }
         & > .window--padding { color: $foreground 45%; }
@@ -51,6 +51,11 @@ class WindowView(LinesView):
         size = Size(columns, lines)
         if self.virtual_size != size:
             self.virtual_size = size
+
+    @property
+    def scrolls(self) -> bool:
+        """Whether the picture is larger than the window."""
+        return self.max_scroll_x > 0 or self.max_scroll_y > 0
 
     def purpose(self) -> list[Line]:
         """The one dim line of an empty panel."""
@@ -100,6 +105,8 @@ class WindowView(LinesView):
             if kind == "block":
                 return block_style(colour, ground)
             return ink_style(colour, ground) + Style(bold=True, underline=True)
+        if kind == "reverse":
+            return Style(reverse=True)
         if kind in ("faint", "padding"):
             return Style(color=self.get_visual_style(f"window--{name}").rich_style.color)
         return super()._make_style(name)

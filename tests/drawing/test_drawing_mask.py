@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import pytest
+from drawn_steps import STEP_1, STEP_7, Fed, Scene, fed_sequences
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cbtui.drawing.mask import MaskDrawing, folded, legend, true_cells
+from cbtui.pieces import line_width, plain
+from engine.mask import query_runs
+from engine.records import Segment, StepRecord
+
+
+def look(segment: Segment) -> str:
+    return "…so cold that it's hard"
+
+
+def text(drawing: MaskDrawing, width: int, height: int) -> str:
+    lines = [drawing.heading(0, width)]
+    lines += [drawing.line(y, 0, width) for y in range(min(height - 1, drawing.count))]
+    return "\n".join(plain(line).rstrip() for line in lines)
+
+
+def drawn(record: StepRecord, scene: Scene, width: int = 75, height: int = 14) -> str:
+    return text(folded(record, scene.badges, look, width, height), width, height)
+
+
+def test_prompts_packed_together_are_blocks_on_the_diagonal() -> None:
+    scene = Scene()
+    record = scene.step(*STEP_1)
+    drawing = folded(record, scene.badges, look, 75, 20)
+    assert drawing.title == "Mask 17 queries × 17 keys"
+    assert text(drawing, 75, 20) == "\n".join(
+        (
+            "      A A A A A  B B B B B  C C C C C C C",
+            "A p0  ██· · · ·  · · · · ·  · · · · · · ·",
+            "A p1  ████· · ·  · · · · ·  · · · · · · ·",
+            "A p2  ██████· ·  · · · · ·  · · · · · · ·",
+            "A p3  ████████·  · · · · ·  · · · · · · ·",
+            "A p4  ██████████ · · · · ·  · · · · · · ·",
+            "B p0  · · · · ·  ██· · · ·  · · · · · · ·",
+            "B p1  · · · · ·  ████· · ·  · · · · · · ·",
+            "B p2  · · · · ·  ██████· ·  · · · · · · ·",
+            "B p3  · · · · ·  ████████·  · · · · · · ·",
+            "B p4  · · · · ·  ██████████ · · · · · · ·",
+            "C p0  · · · · ·  · · · · ·  ██· · · · · ·",
+            "C p1  · · · · ·  · · · · ·  ████· · · · ·",
+            "C p2  · · · · ·  · · · · ·  ██████· · · ·",
+            "C p3  · · · · ·  · · · · ·  ████████· · ·",
+            "C p4  · · · · ·  · · · · ·  ██████████· ·",
+            "C p5  · · · · ·  · · · · ·  ████████████·",
+            "C p6  · · · · ·  · · · · ·  ██████████████",
+        )
+    )
+
+
+def test_the_first_mixed_step_folds_cached_keys_to_labelled_bars() -> None:
+    scene = Scene()
+    record = scene.step(*STEP_7, names="DBC")
+    drawing = folded(record, scene.badges, look, 75, 14)
+    assert drawing.title == "Mask 12 queries × 34 keys, folded"
+    lines = text(drawing, 75, 14).splitlines()
+    assert lines[0] == "       D D D D D D D D D D  B▒×10 B  C▒×12 C"
+    assert lines[1] == "D p0   ██· · · · · · · · ·  · · · ·  · · · ·"
+    assert lines[10] == "D p9   ████████████████████ · · · ·  · · · ·"
+    assert lines[11] == "B p10  · · · · · · · · · ·  ▒▒▒▒▒▒██ · · · ·   …so cold that it's hard"
+    assert lines[12] == "C p12  · · · · · · · · · ·  · · · ·  ▒▒▒▒▒▒██  …so cold that it's hard"
+
+
+def test_a_step_that_does_not_fit_folds_its_longest_prefill_first() -> None:
+    scene = Scene()
+    assert drawn(scene.step(Fed(4), Fed(36)), scene, height=14).splitlines()[5:] == [
+        "B p0   ···· █···································",
+        "B p1   ···· ██··································",
+        "B p2   ···· ███·································",
+        "B p3   ···· ████································",
+        "  ⋮ 28 rows",
+        "B p32  ···· █████████████████████████████████···",
+        "B p33  ···· ██████████████████████████████████··",
+        "B p34  ···· ███████████████████████████████████·",
+        "B p35  ···· ████████████████████████████████████",
+    ]
+
+
+def test_decodes_show_bars_in_proportion_to_what_is_cached() -> None:
+    scene = Scene()
+    lines = drawn(scene.step(Fed(1, 20), Fed(1, 60)), scene).splitlines()
+    bars = [line.count("▒") for line in lines[1:]]
+    assert 2.7 < bars[1] / bars[0] < 3.3
+    assert lines[1].endswith("…so cold that it's hard") and lines[2].endswith("…so cold that it's hard")
+    assert lines[0].split() == ["A▒×20", "A", "B▒×60", "B"]
+
+
+def test_a_chunk_of_a_prompt_starts_after_its_cached_part() -> None:
+    scene = Scene()
+    lines = drawn(scene.step(Fed(1, 9), Fed(6, 62, left=12)), scene).splitlines()
+    assert lines[0].split()[2:4] == ["B▒×62", "B"]
+    assert lines[2].startswith("B p62  ") and lines[2].endswith("▒▒▒▒▒▒██· · · · ·")
+    assert "▒▒▒▒▒▒████████████" in lines[7]
+
+
+def test_a_padded_wave_is_one_small_grid_a_row() -> None:
+    scene = Scene()
+    record = scene.step(Fed(3), Fed(1), layout="padded", mode="static")
+    assert drawn(record, scene).splitlines() == [
+        "      A A A         ╳ ╳ B",
+        "A p0  ██· ·   ╳     ◆ ╳ ╳",
+        "A p1  ████·   ╳     ◆ ╳ ╳",
+        "A p2  ██████  B p0  ╳ ╳ ██",
+    ]
+    assert plain(legend(record, 75)) == "█ new   · blocked   ╳ padding   ◆ padding's own key"
+
+
+def test_padded_decodes_stand_on_one_key_axis_with_dead_rows_and_padding() -> None:
+    scene = Scene()
+    fed = (Fed(1, 10, "dead"), Fed(1, 53), Fed(1, 65))
+    record = scene.step(*fed, layout="padded", mode="static")
+    lines = drawn(record, scene).splitlines()
+    assert lines[0].strip() == "66 keys a row, as long as the longest"
+    assert "╳░" in lines[1] and "█" not in lines[1] and "dead: ended, still fed" in lines[1]
+    assert "╳▒" in lines[2] and "▒█" in lines[2]
+    assert "╳" not in lines[3] and "66 keys …" in lines[3]
+    ends = {len(line.split("  dead")[0].split("  5")[0].split("  6")[0].rstrip()) for line in lines[1:]}
+    assert len(ends) == 1
+
+
+def test_a_padded_mixed_step_folds_bars_but_never_padding_queries_own_key() -> None:
+    scene = Scene()
+    record = scene.step(*STEP_7, names="DBC", layout="padded", mode="continuous-padded")
+    lines = drawn(record, scene, height=14).splitlines()
+    assert len(lines) == 11
+    assert "◆" in lines[1] and "D p0" in lines[1]
+    assert "▒" in lines[10] and "B p10" in lines[10] and "C p12" in lines[10]
+
+
+def test_many_sequences_each_show_their_own_keys() -> None:
+    scene = Scene()
+    record = scene.step(*(Fed(1, 12 + i % 7) for i in range(64)))
+    drawing = folded(record, scene.badges, look, 75, 14)
+    assert drawing.count == 64
+    assert plain(drawing.heading(0, 75)).strip() == "own keys only, all others are blocked"
+    assert plain(drawing.line(63, 0, 75)).startswith("L2 p12  ▒▒▒▒▒▒▒▒▒▒▒▒█ ")
+
+
+def test_a_prompt_of_512_folds_rows_and_keys() -> None:
+    scene = Scene()
+    lines = drawn(scene.step(Fed(512)), scene).splitlines()
+    assert lines[0] == "        A A A A █×504 A A A A"
+    assert lines[5] == "  ⋮ 504 rows"
+    assert lines[9] == "A p511  ██████████████████████"
+
+
+@given(fed_sequences(), st.sampled_from(("ragged", "padded")), st.booleans())
+def test_true_cells_equal_the_mask_cell_for_cell(fed: tuple[Fed, ...], layout: str, is_wide: bool) -> None:
+    scene = Scene()
+    record = scene.step(*fed, layout=layout)  # type: ignore[arg-type]
+    width = 10_000 if is_wide else 1
+    cell = 2 if is_wide else 1
+    drawing = true_cells(record, scene.badges, look, width)
+    assert drawing.count == record.shape[1]
+    gutter = 2 + max(len(f"A p{s.position + s.q_len - 1}") for s in record.segments)
+    for run in query_runs(record.segments, record.shape):
+        line = plain(drawing.line(run.column, 0, 10_000))
+        if layout == "padded":
+            line = line[run.row * (gutter + cell * record.num_keys + 2) :]
+        line = line[gutter:]
+        if layout == "ragged":  # one blank column between sequences
+            starts = [s.kv_start for s in record.segments]
+            at = {
+                key: cell * key + sum(start <= key for start in starts[1:]) for key in range(record.num_keys)
+            }
+        else:
+            at = {key: cell * key for key in range(record.num_keys)}
+        for key in range(record.num_keys):
+            assert line[at[key]] == expected(record, run.segment, key, run.start <= key < run.stop)
+
+
+def expected(record: StepRecord, segment: int | None, key: int, allowed: bool) -> str:
+    if segment is None:
+        return "◆" if allowed else "╳"
+    found = record.segments[segment]
+    if not allowed:
+        return "╳" if record.layout == "padded" and key < found.kv_start else "·"
+    if found.kind == "dead":
+        return "░"
+    return "▒" if key < found.kv_start + found.num_cached else "█"
+
+
+@given(fed_sequences(), st.sampled_from(("ragged", "padded")), st.integers(20, 90), st.integers(5, 20))
+def test_folded_drawings_fit_any_size_and_show_every_sampled_query(
+    fed: tuple[Fed, ...], layout: str, width: int, height: int
+) -> None:
+    scene = Scene()
+    record = scene.step(*fed, layout=layout)  # type: ignore[arg-type]
+    drawing = folded(record, scene.badges, look, width, height)
+    lines = [drawing.line(y, 0, width) for y in range(drawing.count)]
+    assert all(line_width(line) <= width for line in (*lines, drawing.heading(0, width)))
+    whole = "\n".join(plain(drawing.line(y, 0, 10_000)) for y in range(drawing.count))
+    for segment in record.segments:
+        letter = scene.badges[segment.request_id].letter
+        assert f"{letter} p{segment.position + segment.q_len - 1} " in whole
+
+
+@given(fed_sequences(), st.integers(0, 60), st.integers(1, 40))
+def test_a_window_is_a_cut_out_of_the_whole(fed: tuple[Fed, ...], first: int, width: int) -> None:
+    scene = Scene()
+    record = scene.step(*fed)
+    drawing = true_cells(record, scene.badges, look, 1)
+    gutter = 2 + max(len(f"A p{s.position + s.q_len - 1}") for s in record.segments)
+    for y in range(drawing.count):
+        whole = plain(drawing.line(y, 0, 10_000))
+        assert (
+            plain(drawing.line(y, first, gutter + width))
+            == whole[:gutter] + whole[gutter:][first : first + width]
+        )
+
+
+@pytest.mark.parametrize("layout", ["ragged", "padded"])
+def test_headings_name_the_owner_of_every_key(layout: str) -> None:
+    scene = Scene()
+    record = scene.step(Fed(3), Fed(1, 4), layout=layout)  # type: ignore[arg-type]
+    heading = plain(true_cells(record, scene.badges, look, 1).heading(0, 200)).split()
+    assert "".join(heading) == ("AAABBBBB" if layout == "ragged" else "╳╳╳AAA╳BBBBB")

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from drawn_steps import STEP_1, STEP_7, Fed, Scene, fed_sequences, prefill
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cbtui.drawing.packed_row import packed_lines, summary, title
+from cbtui.drawing.token_cells import percent
+from cbtui.pieces import line_width, plain
+from engine.records import StepRecord
+
+
+def drawn(record: StepRecord, scene: Scene, width: int = 158, height: int = 4) -> list[str]:
+    lines = packed_lines(record, scene.badges, scene.text, width, height)
+    return [plain(line).rstrip() for line in lines]
+
+
+def test_the_first_mixed_step_is_one_row_with_positions_below() -> None:
+    scene = Scene()
+    record = scene.step(*STEP_7, names="DBC")
+    assert title(record) == "Packed row [1, 12] · 22 cached"
+    row, positions = drawn(record, scene)
+    assert row == (
+        " D prefill 10  Once│·upon│·a│·time│·in│·a│·land│·far│·away│, → ·that 41 %"
+        "   B p10  ·to → ·see 31 %   C p12  ·algorithm → ·that 41 %"
+    )
+    for position, token in enumerate(
+        ("Once", "·upon", "·a", "·time", "·in", "·a", "·land", "·far", "·away", ",")
+    ):
+        assert row[positions.index(str(position)) :].startswith(token)
+    assert plain(summary(record, 158)) == (
+        "12 tokens · 0 padding · 3 sampled      "
+        "as a padded rectangle: 3 × 10 = 30 positions, 18 of them padding"
+    )
+
+
+def test_three_prompts_wrap_and_lose_nothing() -> None:
+    scene = Scene()
+    record = scene.step(*STEP_1)
+    assert title(record) == "Packed row [1, 17]"
+    lines = drawn(record, scene, width=80, height=8)
+    assert sum(line.count("│") for line in lines) == 17 - 3
+    assert sum(line.count("→") for line in lines) == 3
+
+
+def test_up_to_eight_tokens_each_sequence_has_a_line() -> None:
+    scene = Scene()
+    record = scene.step(Fed((b" algorithm",), 12), Fed((b" to",), 9, sampled=b" see"))
+    assert drawn(record, scene) == [
+        " A p12  ·algorithm → ·that 41 %, looks at 13 keys",
+        " B p9   ·to        → ·see 41 %, looks at 10 keys",
+    ]
+
+
+def test_sequences_stand_in_columns_where_lines_are_few() -> None:
+    scene = Scene()
+    lines = drawn(scene.step(*(Fed((b" to",), 12) for _ in range(8))), scene, height=3)
+    assert len(lines) == 3
+    assert [line.split()[0] for line in lines] == ["A", "B", "C"]
+    assert sum(line.count("→") for line in lines) == 8
+
+
+def test_a_long_prompt_keeps_its_first_and_its_sampled_token() -> None:
+    scene = Scene()
+    row, positions = drawn(scene.step(Fed(512)), scene, height=2)
+    assert row.startswith(" A prefill 512  ·Once│·upon│") and row.endswith("→ ·that 41 %")
+    assert "⟨+" in row and positions.split()[-1] == "511"
+    assert row[positions.index("511") - 1] == "│"
+
+
+def test_a_chunk_says_where_it_starts_and_what_is_left() -> None:
+    scene = Scene()
+    row = drawn(scene.step(Fed(9, 16, left=23)), scene)[0]
+    assert row.startswith(" A prefill 9 from p16  ") and row.endswith("⋯ 23 to come")
+
+
+def test_a_padded_step_is_a_rectangle_with_padding_on_the_left() -> None:
+    scene = Scene()
+    record = scene.step(
+        prefill("The", " capital"),
+        prefill("In"),
+        Fed((b" is",), 4),
+        layout="padded",
+        mode="continuous-padded",
+    )
+    assert title(record) == "Rectangle [3, 2] · 4 cached"
+    assert drawn(record, scene) == [
+        " A prefill 2  The│·capital → ·that 41 %",
+        " B prefill 1  ╳  │In       → ·that 41 %",
+        " C p4         ╳  │·is      → ·that 41 %",
+    ]
+    assert plain(summary(record, 158)) == "6 positions · 2 padding · 3 sampled      packed it would be [1, 4]"
+
+
+def test_a_wide_rectangle_leaves_middle_columns_out() -> None:
+    scene = Scene()
+    record = scene.step(Fed(200), Fed(1, 9), layout="padded")
+    lines = drawn(record, scene, width=80)
+    assert "⟨+" in lines[0] and "╳×" in lines[1]
+    assert lines[0].endswith("→ ·that 41 %") and lines[1].endswith("→ ·that 41 %")
+
+
+def test_dead_rows_are_marked_and_the_packed_step_would_do_without() -> None:
+    scene = Scene()
+    record = scene.step(Fed((b" x",), 9, "dead"), Fed((b" y",), 12), layout="padded", mode="static")
+    lines = drawn(record, scene)
+    assert lines[0] == " A dead  ·x ░ ended: fed again, nothing sampled"
+    assert plain(summary(record, 158)) == (
+        "2 positions · 0 padding · 1 dead · 1 sampled      packed, without dead rows, it would be [1, 1]"
+    )
+
+
+def test_odd_tokens_stay_in_their_cells() -> None:
+    scene = Scene()
+    odd = ("日本", " 👍", "שלום", "\x1b[31m", "[bold]x[/]", "\u202e", "\u0301", "\n")
+    data = (*(word.encode() for word in odd), b"\xe2\x80")
+    record = scene.step(Fed(data), Fed((b"\x00",), 3, sampled=b"\xff"))
+    row, positions = drawn(record, scene)
+    assert row == (
+        " A prefill 9  日本│·👍│שלום│␛[31m│[bold]x[/]│⟨U+202E⟩│◌\u0301│⏎│⟨E2 80⟩ → ·that 41 %"
+        "   B p3  ␀ → ⟨FF⟩ 41 %"
+    )
+    # Wide characters take two cells, so the third token starts two columns later than its index.
+    assert positions.index("2") == row.index("ש") + 3
+
+
+def test_a_probability_never_claims_certainty() -> None:
+    assert [percent(x) for x in (0.0, -0.0001, -0.693147, -9.0)] == [">99 %", ">99 %", "50 %", "<1 %"]
+
+
+@given(fed_sequences(), st.sampled_from(("ragged", "padded")), st.integers(18, 160), st.integers(1, 9))
+def test_lines_fit_any_width(fed: tuple[Fed, ...], layout: str, width: int, height: int) -> None:
+    scene = Scene()
+    record = scene.step(*fed, layout=layout)  # type: ignore[arg-type]
+    lines = packed_lines(record, scene.badges, scene.text, width, height)
+    assert all(line_width(line) <= width for line in lines)
+    assert line_width(summary(record, width)) <= width
+
+
+@given(fed_sequences())
+def test_a_row_with_room_shows_every_token_and_every_sampled_one(fed: tuple[Fed, ...]) -> None:
+    scene = Scene()
+    record = scene.step(*fed)
+    shown = "".join(drawn(record, scene, width=200, height=60))
+    assert "⟨+" not in shown
+    assert shown.count("→") == sum(segment.sampled is not None for segment in record.segments)

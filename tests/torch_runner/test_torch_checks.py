@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM as AutoModel
 from transformers import (
     BloomConfig,
     FalconMambaConfig,
@@ -15,7 +16,6 @@ from transformers import (
     Qwen3NextConfig,
     T5Config,
 )
-from transformers import AutoModelForCausalLM as AutoModel
 
 from engine.runner import ModelLoadError
 from engine.torch_runner.checks import check_config, check_model, layer_windows, max_model_len
@@ -46,7 +46,7 @@ def test_a_model_with_a_recurrent_state_is_refused() -> None:
     small = FalconMambaConfig(
         vocab_size=40, hidden_size=8, num_hidden_layers=1, state_size=4, intermediate_size=16
     )
-    with pytest.raises(ModelLoadError, match="recurrent state|linear_attention"):
+    with pytest.raises(ModelLoadError, match=r"recurrent state|linear_attention"):
         _adopt(AutoModel.from_config(small))
 
 

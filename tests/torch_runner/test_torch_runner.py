@@ -112,7 +112,7 @@ def test_an_exception_in_the_model_is_a_forward_error(monkeypatch: pytest.Monkey
         raise RuntimeError("out of luck\nand of patience")
 
     monkeypatch.setattr(runner.loaded.causal.model.transformer, "forward", fail)
-    with pytest.raises(ForwardError, match="step 17 failed: out of luck$"):
+    with pytest.raises(ForwardError, match=r"step 17 failed: out of luck$"):
         runner.run(_plan([3]))
     monkeypatch.undo()
     assert runner.run(_plan([3])).sampled[0] is not None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from cbtui.cli.console import Look, badge
+from cbtui.cli.console import Look, badge, listed
 from cbtui.naming import letter_of
 from engine.ledger import Ledger
 from engine.records import Finish, Record, StepRecord
@@ -34,7 +34,8 @@ def admission_log(records: Sequence[Record], ledger: Ledger, look: Look) -> list
             )
         for admission in events.admitted:
             lines.append(log.admitted(before, admission.request_id, admission.slot, admission.resumed))
-        lines.extend(log.finished(record.step, finish) for finish in events.finished)
+        for finish in events.finished:
+            lines.append(log.finished(before if finish.slot is None else record.step, finish))
         if events.barrier:
             lines.append(log.barrier(record.step, [release.slot for release in events.released]))
     if len(lines) > 2 * ENDS_SHOWN + 1:
@@ -86,4 +87,6 @@ class _Log:
 
     def barrier(self, step: int, slots: Sequence[int]) -> Text:
         line = self._head("==", "bold", step, "the wave is over: ")
-        return line.append(f"slots {', '.join(map(str, sorted(slots)))} free")
+        return line.append(
+            f"slot{'s' * (len(slots) > 1)} {listed([str(slot) for slot in sorted(slots)])} free"
+        )

@@ -135,7 +135,7 @@ def compare(
     file: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FILE]",
+            metavar="FILE",
             help="JSON Lines with `prompt` and `output_tokens`; - is standard input. "
             "Default: the tutorial's six requests.",
         ),
@@ -193,7 +193,7 @@ def run(
     file: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FILE]",
+            metavar="FILE",
             help="A prompt a line, or JSON Lines with `prompt` and `output_tokens`; - or a pipe is "
             "standard input.",
         ),

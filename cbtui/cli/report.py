@@ -9,7 +9,7 @@ from textwrap import wrap
 from rich.text import Text
 
 from cbtui.cli.admission_log import admission_log
-from cbtui.cli.console import Look, badge
+from cbtui.cli.console import Look, badge, listed
 from cbtui.cli.step_drawing import draw_mask, draw_row, mask_legend, step_heading, telling_steps
 from cbtui.cli.timelines import legend, steps_a_column, timeline
 from cbtui.cli.verdict import closing, identity
@@ -85,7 +85,7 @@ def _logs(reported: Reported, look: Look) -> list[list[Text]]:
     for modes in _alike(reported.records, _events):
         first = modes[0]
         lines = admission_log(reported.records[first], reported.ledgers[first], look)
-        sections.append([_heading(f"Who entered and who ended: {' and '.join(modes)}"), *lines])
+        sections.append([_heading(f"Who entered and who ended: {listed(modes)}"), *lines])
     return sections
 
 
@@ -195,7 +195,7 @@ def _timelines(reported: Reported, look: Look) -> list[Text]:
     lines = [_heading(f"Timeline, {_count(scale, 'step')} a column"), legend(look)]
     for modes in _alike(reported.records, _lanes):
         steps = reported.comparison.modes[modes[0]].steps
-        lines.append(Text(f"{' and '.join(modes)}: {_count(steps, 'step')}"))
+        lines.append(Text(f"{listed(modes)}: {_count(steps, 'step')}"))
         lines += timeline(reported.records[modes[0]], reported.ledgers[modes[0]], scale, look)
     return lines
 

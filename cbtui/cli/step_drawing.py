@@ -60,9 +60,9 @@ def draw_row(record: StepRecord, ledger: Ledger, look: Look) -> list[Text]:
             "" if segment.sampled is None else f" -> {look.quoted(ledger.decode([segment.sampled]), 24)}"
         )
         padding = record.shape[1] - segment.q_len if record.layout == "padded" else 0
-        room = look.width - line.cell_len - len(sampled)
         tokens = [_token(ledger, token, look) for token in segment.token_ids]
-        line.append(_joined([*["_"] * padding, *tokens], room, look)).append(sampled, "bold")
+        line.append(_padding(padding), "dim")
+        line.append(_joined(tokens, look.width - line.cell_len - len(sampled), look)).append(sampled, "bold")
         lines.append(line)
     if len(record.segments) > SEQUENCES_SHOWN:
         more = len(record.segments) - SEQUENCES_SHOWN
@@ -102,6 +102,11 @@ def _ink(index: int, look: Look) -> str:
 
 def _token(ledger: Ledger, token_id: int, look: Look) -> str:
     return look.quoted(ledger.decode([token_id]), 40)[1:-1]
+
+
+def _padding(count: int) -> str:
+    """A row's padding positions before its tokens."""
+    return ("_" * count if count <= 8 else f"_x{count}") + " " * bool(count)
 
 
 def _joined(tokens: Sequence[str], room: int, look: Look) -> str:
@@ -173,7 +178,9 @@ def _kept(runs: Sequence[QueryRun]) -> list[QueryRun | int]:
     kept: list[QueryRun | int] = []
     for _, group in groupby(runs, key=lambda run: run.segment):
         rows = list(group)
-        if len(rows) > 3 * ROWS_KEPT:
+        if rows[0].segment is None and len(rows) > 2:
+            kept += [rows[0], len(rows) - 1]
+        elif len(rows) > 3 * ROWS_KEPT:
             kept += [*rows[:ROWS_KEPT], len(rows) - 2 * ROWS_KEPT, *rows[-ROWS_KEPT:]]
         else:
             kept += rows

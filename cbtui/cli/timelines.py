@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from rich.text import Text
 
@@ -74,9 +76,10 @@ def timeline(records: Sequence[Record], ledger: Ledger, scale: int, look: Look) 
     used = 1 + max((segment.slot for step in steps for segment in step.segments), default=0)
     lines = []
     for slot in range(min(num_slots, max(used, 1), SLOTS_SHOWN)):
-        line = Text(f"{slot:>3} ", style="dim")
-        for column in slot_columns(records, ledger, slot, scale):
-            line.append(*_drawn(column, look))
+        drawn = [_drawn(column, look) for column in slot_columns(records, ledger, slot, scale)]
+        line = Text.assemble((f"{slot:>3} ", "dim"))
+        for style, run in groupby(drawn, key=itemgetter(1)):
+            line.append("".join(sign for sign, _ in run), style)
         lines.append(line)
     if num_slots > len(lines):
         lines.append(Text(f"    and {num_slots - len(lines)} more slots", style="dim"))

@@ -9,7 +9,7 @@ from textwrap import wrap
 
 from rich.text import Text
 
-from cbtui.cli.console import Look
+from cbtui.cli.console import Look, listed
 from cbtui.naming import letter_of
 from engine.comparison import NEAR_TIE, Comparison, Difference, ModeResult
 
@@ -20,7 +20,7 @@ def identity(comparison: Comparison, look: Look) -> list[Text]:
     """Whether every output is the same, and where not."""
     if len(comparison.modes) == 1 and comparison.verdict == "identical":
         return _sentences("One mode only: there is nothing to compare its outputs with.", look)
-    names = ", ".join(comparison.modes)
+    names = listed(list(comparison.modes))
     match comparison.verdict:
         case "identical":
             tokens = next(iter(comparison.modes.values())).output_tokens

@@ -198,7 +198,7 @@ def telling(frame: Frame) -> list[Line]:
 
 
 def brief(frame: Frame, log: EventLog, cells: int) -> list[Line]:
-    """The narration in two lines of at most `cells` cells: the most telling, else figures and the last event."""
+    """The narration in two lines of at most `cells` cells: sentences, else figures and the last event."""
     if frame.record is None:
         return [clip_line(((EMPTY["happened"], "dim"),), cells)]
     if frame.is_live and frame.run is None:

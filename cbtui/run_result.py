@@ -155,8 +155,8 @@ def _same_steps(run: RunSummary, twin: RunSummary) -> str:
         if wide.padding > narrow.padding:
             extra = count(wide.padding, "padding position")
             return (
-                f"{text}; only the shape differed: {modes_in_words(wide)} sent {extra} through the model that a "
-                f"packed row does not have "
+                f"{text}; only the shape differed: {modes_in_words(wide)} sent {extra} through the model "
+                f"that a packed row does not have "
                 f"({wide.token_positions:,} against {narrow.token_positions:,} positions in all)."
             )
         return f"{text}: the mode made no difference here."

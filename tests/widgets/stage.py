@@ -78,8 +78,10 @@ class Stage:
             ids.append(token_id)
         return ids
 
-    def submit(self, *requests: tuple[str, int], template: int = 0, tokens: int | None = None) -> list[str]:
-        """Enqueue (prompt, max tokens) pairs."""
+    def submit(
+        self, *requests: tuple[str, int], template: int = 0, tokens: int | None = None, typed: str = ""
+    ) -> list[str]:
+        """Enqueue (prompt, max tokens) pairs; `typed`: the text a template was put around."""
         ids = []
         for prompt, max_tokens in requests:
             token_ids = self._encode(prompt) if tokens is None else list(range(tokens))
@@ -87,7 +89,7 @@ class Stage:
                 self.engine.add_request(
                     token_ids,
                     SamplingParams(max_tokens=max_tokens, ignore_eos=True),
-                    prompt_text=prompt,
+                    prompt_text=typed or prompt,
                     num_template_tokens=template,
                 )
             )

@@ -14,18 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cbtui.drawing.mask_layout import (
-    GRID_GAP,
-    Band,
-    Grid,
-    Hidden,
-    Keys,
-    MaskLayout,
-    Row,
-    folded_layout,
-    query_label,
-    true_layout,
-)
+from cbtui.drawing.mask_layout import folded_layout, true_layout
+from cbtui.drawing.mask_shapes import GRID_GAP, Band, Grid, Hidden, Keys, MaskLayout, Row, query_label
 from cbtui.drawing.window import LineWriter, merged
 from cbtui.naming import Badge, Badges
 from cbtui.pieces import Line, clip_line, line_width

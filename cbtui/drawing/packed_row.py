@@ -83,7 +83,7 @@ def _a_line_each(cells: list[SequenceCells], text: TokenBytes, width: int, heigh
     size = (width - _GAP * (columns - 1)) // columns
     height = -(-len(cells) // columns)
     head = max((cell.head_width for cell in cells), default=0)
-    row = min(size // 2, max((_row_width(cell) for cell in cells), default=0))
+    row = min(size // 2, max((cell.row_width for cell in cells), default=0))
     lines = [_sequence_line(cell, text, head, row, size) for cell in cells]
     drawn = []
     for y in range(height):
@@ -96,14 +96,10 @@ def _a_line_each(cells: list[SequenceCells], text: TokenBytes, width: int, heigh
     return drawn
 
 
-def _row_width(cell: SequenceCells) -> int:
-    return sum(cell.widths) + len(cell.tokens) - 1
-
-
 def _sequence_line(cell: SequenceCells, text: TokenBytes, head: int, row: int, width: int) -> Line:
     pieces: list[Piece] = [cell.head, (" " * (head - cell.head_width + 1), "")]
     pieces.extend(_joined_tokens(cell.tokens))
-    pieces.append((" " * (row - _row_width(cell) + 1), ""))
+    pieces.append((" " * (row - cell.row_width + 1), ""))
     pieces.extend(cell.tail)
     segment = cell.segment
     if segment.kind != "dead":
@@ -148,12 +144,12 @@ class _RowLine:
 
 def _wrapped(cells: list[SequenceCells], width: int, height: int) -> list[Line]:
     """The row, whole if it fits: with positions if there is room for them; else folded to fit."""
-    whole = [_atoms(cell, None) for cell in cells]
     with_positions = max(1, height // 2) if height >= 2 else 0
-    lines = _flow(whole, width)
-    if len(lines) <= with_positions:
+    may_fit = sum(cell.whole_width for cell in cells) <= width * height
+    lines = _flow([_atoms(cell, None) for cell in cells], width) if may_fit else []
+    if may_fit and len(lines) <= with_positions:
         return _with_positions(lines, width)
-    if len(lines) > height:
+    if not may_fit or len(lines) > height:
         lines = _folded_to(cells, width, with_positions or height)
         if with_positions:
             return _with_positions(lines, width)
@@ -163,9 +159,9 @@ def _wrapped(cells: list[SequenceCells], width: int, height: int) -> list[Line]:
 def _folded_to(cells: list[SequenceCells], width: int, room: int) -> list[_RowLine]:
     """The row with its longest segments folded just so far that it fits `room` lines."""
     low = 0
-    high = max(cell.head_width + _row_width(cell) + cell.tail_width + 2 for cell in cells)
+    high = max(cell.whole_width for cell in cells)
     lines = _flow([_atoms(cell, 0) for cell in cells], width)
-    if len(lines) > room:
+    if len(lines) > room or all(len(cell.tokens) <= 3 for cell in cells):
         return lines
     high = min(high, width * room)
     while high - low > 1:
@@ -181,7 +177,7 @@ def _folded_to(cells: list[SequenceCells], width: int, room: int) -> list[_RowLi
 def _kept(cell: SequenceCells, budget: int) -> int | None:
     """First tokens kept of a segment in `budget` columns; None: all of it fits."""
     fixed = cell.head_width + cell.tail_width + 2
-    if fixed + _row_width(cell) <= budget:
+    if cell.whole_width <= budget:
         return None
     room = budget - fixed - cell.widths[-1] - len(f"⟨+{len(cell.tokens)}⟩") - 1
     kept = 0

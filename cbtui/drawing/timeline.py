@@ -128,7 +128,8 @@ def axis_line(history: SlotHistory, axis: TimeAxis, gutter: int, width: int, *, 
     places.put(0, str(axis.first_step), "dim")
     last = str(axis.last_step)
     if axis.columns > 1:
-        places.put(min(axis.columns - 1, width - gutter - len(last)), last, "", margin=1)
+        column = min(axis.columns - 1, width - gutter - len(last))
+        any(places.put(column + aside, last, "") for aside in (0, 1, 2))  # beside a mark, if one is there
     stride = _stride(axis.scale, len(last) + 3)
     for step in range(-(-axis.first_step // stride) * stride, axis.last_step + 1, stride):
         places.put(axis.column(step), str(step), "dim", margin=1)

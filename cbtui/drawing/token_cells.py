@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from cbtui.naming import Badges
 from cbtui.pieces import Line, Piece, line_width
@@ -19,6 +19,7 @@ TokenBytes = Callable[[int], bytes | None]
 TOKEN_LIMIT = 32
 
 
+@lru_cache(maxsize=16384)
 def token_line(data: bytes | None, style: str, limit: int = TOKEN_LIMIT) -> Line:
     """A token's visible text; stand-ins (white space, controls, byte fragments) are dim unless underlined."""
     if data is None:
@@ -58,7 +59,17 @@ class SequenceCells:
     @cached_property
     def widths(self) -> tuple[int, ...]:
         """Cells of each token."""
-        return tuple(line_width(token) for token in self.tokens)
+        return tuple(map(_width, self.tokens))
+
+    @cached_property
+    def row_width(self) -> int:
+        """Cells of all tokens and the rules between them."""
+        return sum(self.widths) + len(self.tokens) - 1
+
+    @cached_property
+    def whole_width(self) -> int:
+        """Cells of badge, tokens and tail on one line."""
+        return self.head_width + self.row_width + self.tail_width + 2
 
     @cached_property
     def head_width(self) -> int:
@@ -67,6 +78,11 @@ class SequenceCells:
     @cached_property
     def tail_width(self) -> int:
         return line_width(self.tail)
+
+
+@lru_cache(maxsize=16384)
+def _width(token: Line) -> int:
+    return line_width(token)
 
 
 def sequence_cells(segment: Segment, badges: Badges, text: TokenBytes) -> SequenceCells:

@@ -1,0 +1,142 @@
+"""Lays out the mask of a padded step: B small grids, one a row of the rectangle. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from cbtui.drawing.mask_shapes import (
+    ENDS,
+    GRID_GAP,
+    NOTE_WIDTH,
+    Band,
+    Grid,
+    Hidden,
+    Keys,
+    MaskLayout,
+    Row,
+    Way,
+    bar_label,
+    gutter_width,
+    new_keys,
+    note_columns,
+)
+from cbtui.naming import Badges
+from engine.records import StepRecord
+
+
+def fold_padded(record: StepRecord, badges: Badges, width: int, height: int) -> MaskLayout:
+    """The grids side by side, folded just so far that they fit, in as many bands as needed."""
+    gutter = gutter_width(record, badges)
+    if record.shape[1] == 1:
+        return _stacked(record, gutter, width)
+    grids: list[Grid] = []
+    for folds, folds_new, cell in (
+        (False, False, 2),
+        (True, False, 2),
+        (False, False, 1),
+        (True, False, 1),
+        (True, True, 2),
+        (True, True, 1),
+    ):
+        way = Way(cell, True, folds_new, False)
+        grids = [
+            Grid(s.row, tuple(_rectangle_keys(record, n, way, folds))) for n, s in enumerate(record.segments)
+        ]
+        if sum(gutter + g.columns for g in grids) + GRID_GAP * (len(grids) - 1) <= width:
+            break
+    grouped = _in_lines(grids, gutter, width)
+    budget = height // max(1, len(grouped)) - 1
+    bands = [Band(tuple(group), _fold_rectangle(record, group, budget)) for group in grouped]
+    return MaskLayout(tuple(bands), gutter)
+
+
+def _rectangle_keys(record: StepRecord, number: int, way: Way, folds: bool) -> Iterable[Keys]:
+    """One row's keys: left padding, cached, new. The padding key that padding queries see stays apart."""
+    segment = record.segments[number]
+    padding = segment.kv_start
+    if not folds or padding <= 2:
+        if padding:
+            yield Keys("padding", None, 0, padding, way.cell * padding)
+    else:
+        apart = int(segment.q_start > 0)
+        if apart:
+            yield Keys("padding", None, 0, 1, way.cell)
+        label = f"╳×{padding - apart}"
+        yield Keys("padding", None, apart, padding, len(label) + 1, True, label)
+    new = segment.kv_start + segment.num_cached
+    if segment.num_cached:
+        label = bar_label(segment.num_cached)
+        if folds and segment.num_cached > 2:
+            yield Keys("cached", number, segment.kv_start, new, len(label) + 1, True, label)
+        else:
+            yield Keys("cached", number, segment.kv_start, new, way.cell * segment.num_cached)
+    yield from new_keys(number, new, segment.q_len, way)
+
+
+def _in_lines(grids: list[Grid], gutter: int, width: int) -> list[list[Grid]]:
+    lines: list[list[Grid]] = []
+    used = 0
+    for grid in grids:
+        size = gutter + grid.columns
+        if lines and used + GRID_GAP + size <= width:
+            lines[-1].append(grid)
+            used += GRID_GAP + size
+        else:
+            lines.append([grid])
+            used = size
+    return lines
+
+
+def _fold_rectangle(record: StepRecord, grids: list[Grid], budget: int) -> Sequence[Row]:
+    """Rows of a rectangle: all if they fit, else its ends and every row where padding turns into tokens."""
+    length = record.shape[1]
+    if length <= budget:
+        return range(length)
+    rows_of_band = {grid.row for grid in grids}
+    edges = {s.q_start for s in record.segments if s.row in rows_of_band and s.q_start}
+    rows: list[Row] = []
+    for ends in (ENDS, 3, 2, 1):
+        kept = {*range(min(ends, length)), *range(max(0, length - ends), length)}
+        rows = _with_hidden(sorted(kept | edges | {edge - 1 for edge in edges}))
+        if len(rows) <= budget:
+            break
+    return rows
+
+
+def _with_hidden(kept: Sequence[int]) -> list[Row]:
+    """Kept rows and what is left out between them; a single row is not worth leaving out."""
+    rows: list[Row] = []
+    at = 0
+    for row in kept:
+        if row - at == 1:
+            rows.append(at)
+        elif row > at:
+            rows.append(Hidden(at, row))
+        rows.append(row)
+        at = row + 1
+    return rows
+
+
+def _stacked(record: StepRecord, gutter: int, width: int) -> MaskLayout:
+    """One query a row: the grids one under the other, all on one key axis, so that padding lines up."""
+    keys = record.num_keys
+    note = note_columns(width - gutter) + 2 if width - gutter > 2 * NOTE_WIDTH else 0
+    room = max(4, width - gutter - note)
+    cell = 2 if 2 * keys <= room else 1
+    scale = min(float(cell), (room - cell) / max(1, keys - 1))
+    end = round(scale * (keys - 1))
+    bands = []
+    for number, segment in enumerate(record.segments):
+        start, new = segment.kv_start, segment.kv_start + segment.num_cached
+        # Each stretch keeps a column of its own, however short it is against the axis.
+        first = min(max(round(scale * start), int(start > 0)), end - int(segment.num_cached > 0))
+        found = []
+        folded = scale < cell
+        if start:
+            found.append(Keys("padding", None, 0, start, max(1, first), folded))
+        if segment.num_cached:
+            found.append(Keys("cached", number, start, new, max(1, end - first), folded))
+        found.append(Keys("new", number, new, new + segment.q_len, cell))
+        grid = Grid(segment.row, tuple(found), bool(note), is_counted=True)
+        bands.append(Band((grid,), [0], has_heading=False))
+    return MaskLayout(tuple(bands), gutter, f"{keys} keys a row, as long as the longest")

@@ -5,17 +5,31 @@ Pure of widgets, threads and clocks. Whoever drives it decides when to look.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
 from cbtui.frame import Frame
 from cbtui.naming import Badges
+from cbtui.run_result import twin_of
 from engine.channels import History, Mailbox
 from engine.ledger import Ledger
 from engine.metrics import Metrics, MetricsSnapshot, RunSummary
 from engine.records import Record, StepRecord
 from engine.state import EngineState, Failure
+
+#: Finished runs whose records are kept, to be shown beside a later one.
+RUNS_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A finished run and what it left."""
+
+    summary: RunSummary
+    records: Sequence[Record]
 
 
 class Follower:
@@ -36,6 +50,10 @@ class Follower:
         self.records: list[Record] = []
         #: Records that were dropped from the history before they were read.
         self.num_missed = 0
+        #: While the engine is empty: the last run, and the same requests' run in another mode before it.
+        self.last_run: PastRun | None = None
+        self.twin: PastRun | None = None
+        self._past: deque[PastRun] = deque(maxlen=RUNS_KEPT)
         self._snapshot: MetricsSnapshot = self.metrics.snapshot()
         self._run: RunSummary | None = None
         self._take_records()
@@ -92,6 +110,7 @@ class Follower:
         if records:
             self._snapshot = self.metrics.snapshot()
             self._run = self.metrics.current_run
+            self._compare()
 
     def _take(self, record: Record) -> None:
         submitted = record.events.submitted
@@ -100,11 +119,22 @@ class Follower:
         self._unfinished.update(request.request_id for request in submitted)
         self.ledger.apply(record)
         self.badges.apply(record)
+        num_runs = len(self.metrics.runs)
         self.metrics.apply(record)
         self._unfinished.difference_update(finish.request_id for finish in record.events.finished)
         self.records.append(record)
         if isinstance(record, StepRecord):
             self.record = record
+        if len(self.metrics.runs) > num_runs:
+            self._past.append(PastRun(self.metrics.runs[-1], self.records))
+
+    def _compare(self) -> None:
+        self.last_run = self.twin = None
+        if self._run is not None or self._unfinished or not self._past:
+            return
+        self.last_run = self._past[-1]
+        twin = twin_of(self.last_run.summary, [past.summary for past in self._past])
+        self.twin = next((past for past in self._past if past.summary is twin), None)
 
     def _without_strangers(self, record: Record) -> Record:
         """A record without the requests whose arrival was dropped before it was read (the program was

@@ -47,11 +47,15 @@ class Needs:
     Attributes:
         slots: lanes to show.
         tab: number of the chosen tab, from 0.
+        has_twin: the last run is to be held against one of the same requests.
+        tab_cells: cells the heads of the tabs take.
         centre: lines of the box in the middle; 0: there is none.
     """
 
     slots: int = 3
     tab: int = 0
+    has_twin: bool = False
+    tab_cells: int = 30
     centre: int = 0
 
 
@@ -61,10 +65,6 @@ class Arrangement:
 
     kind: Kind
     regions: dict[str, Region]
-
-    @property
-    def tabs(self) -> tuple[str, ...]:
-        return tuple(title for title, _ in TABS[self.kind])
 
 
 def arrange(size: Size, needs: Needs) -> Arrangement:
@@ -79,6 +79,8 @@ def arrange(size: Size, needs: Needs) -> Arrangement:
             regions = _small(size, needs)
         case _:
             regions = {}
+    if needs.has_twin:
+        regions = _with_twin(kind, regions, needs)
     if needs.centre and kind != "tiny":
         regions["centre"] = _centre(size, regions, needs.centre)
     return Arrangement(kind, regions)
@@ -125,7 +127,7 @@ def _medium(size: Size, needs: Needs) -> dict[str, Region]:
     """Counters in one line; Waiting and Finished share a place."""
     width, height = size
     lanes = _lanes(needs, 5 if height < 42 else MOST_SLOTS)
-    left = width - max(40, width * 37 // 100)
+    left = width - max(50, width * 37 // 100)
     slots, shared, row, timeline, prompt = lanes + 2, 5, 6, lanes + 4, 3
     middle = height - 3 - slots - shared - row - timeline - prompt
     if middle < 7:
@@ -139,7 +141,7 @@ def _medium(size: Size, needs: Needs) -> dict[str, Region]:
         "brief": Region(0, 1, width, 1),
         "slots": Region(0, 2, width, slots),
         ("waiting", "finished")[tab]: Region(0, 2 + slots, width, shared),
-        "tabs": Region(2, 2 + slots, 34, 1),
+        "tabs": Region(2, 2 + slots, min(needs.tab_cells, width - 4), 1),
         "row": Region(0, top, width, row),
         "mask": Region(0, top + row, left, middle),
         "happened": Region(left, top + row, width - left, middle),
@@ -172,10 +174,40 @@ def _small(size: Size, needs: Needs) -> dict[str, Region]:
     return regions
 
 
+def _with_twin(kind: Kind, regions: dict[str, Region], needs: Needs) -> dict[str, Region]:
+    """The earlier run's timeline above the last one's, equally wide; what happened gets the room beside.
+
+    The mask, which has only the very last step to show then, gives way.
+    """
+    if "timeline" not in regions:
+        return regions
+    timeline = regions["timeline"]
+    if kind == "small":
+        height = (timeline.height + 1) // 2
+        upper, lower = timeline.split_horizontal(height)
+        return {**regions, "twin": upper, "timeline": lower}
+    mask, happened = regions["mask"], regions["happened"]
+    height = timeline.height
+    twin = Region(0, timeline.y - height, mask.width, height)
+    mask = Region(0, mask.y, mask.width, mask.height - height)
+    changed = {
+        "twin": twin,
+        "mask": mask,
+        "timeline": Region(0, timeline.y, mask.width, height),
+        "happened": Region(happened.x, happened.y, happened.width, timeline.bottom - happened.y),
+    }
+    if mask.height < 6:
+        del changed["mask"], regions["mask"]
+        changed["twin"] = Region(0, mask.y, mask.width, mask.height + height)
+    return {**regions, **changed}
+
+
 def _centre(size: Size, regions: dict[str, Region], lines: int) -> Region:
     """A box in the middle of the mask, or of whatever stands in its place."""
-    place = regions.get("mask") or Region(0, 2, size.width, size.height - 8)
-    height = min(lines, place.height - 2)
+    place = regions.get("mask") or regions.get("row") or Region(0, 2, size.width, size.height - 8)
+    height = min(lines, place.height - 1)
     width = min(76, place.width - 4)
     x = place.x + (place.width - width) // 2
-    return Region(x, place.y + max(2, (place.height - height + 1) // 2), width, height)
+    return Region(
+        x, place.y + max(min(2, place.height - height), (place.height - height + 1) // 2), width, height
+    )

@@ -21,17 +21,18 @@ from cbtui.keys import APP_KEYS, LEAVE_KEYS, PROMPT_KEYS, SCREEN_KEYS, bindings
 from cbtui.link import Link
 from cbtui.naming import letter_of
 from cbtui.options import LaunchOptions
-from cbtui.screens.arrangement import TABS, Needs, arrange
+from cbtui.run_result import modes_in_words
+from cbtui.screens.arrangement import TABS, Needs, arrange, kind_of
 from cbtui.screens.confirm import Answer, AskScreen, yes
 from cbtui.screens.deck import Deck
 from cbtui.screens.modes import ask_mode
-from cbtui.screens.panels import PANELS, Panel
+from cbtui.screens.panels import PANELS, Panel, tab_titles
 from cbtui.widgets.centre import Centre, centre_text, lines_of
 from cbtui.widgets.key_bar import KeyBar, KeyClicked
 from cbtui.widgets.mask_grid import MaskGrid
 from cbtui.widgets.messages import RequestOpened, RequestSelected, SlotsScrolled
 from cbtui.widgets.prompt_bar import ChatClicked, LinesPasted, PromptBar, PromptLeft, PromptsEntered
-from cbtui.widgets.tab_heads import TabChosen, TabHeads
+from cbtui.widgets.tab_heads import TabChosen, TabHeads, heads_cells
 from cbtui.widgets.text_view import TextView
 from cbtui.widgets.timeline import Timeline
 from engine.commands import Cancel, Command, PromptRequest, Restart, SetMode, Step, Submit
@@ -67,6 +68,7 @@ class MainScreen(Screen[None]):
         prompt = PromptBar(self._options.max_tokens, self._most_tokens, id="prompt")
         yield Deck(
             *panels,
+            Timeline(id="twin"),
             TabHeads(id="tabs"),
             Centre(id="centre"),
             prompt,
@@ -97,6 +99,7 @@ class MainScreen(Screen[None]):
             self._arrange(frame)
             for panel in PANELS:
                 self._show(panel, frame)
+            self._show_twin(frame)
             self.query_one(KeyBar).show(frame)
             if isinstance(self.app.screen, TextView):
                 self.app.screen.show(frame)
@@ -113,14 +116,33 @@ class MainScreen(Screen[None]):
             self._drawn[panel.id] = key
             panel.show(widget, frame)
 
+    def _show_twin(self, frame: Frame) -> None:
+        """Two timelines on one scale, when the same requests ran in another mode before."""
+        last, twin = self.follower.last_run, self.follower.twin
+        if last is None or twin is None:
+            self._drawn.pop("twin", None)
+            self.query_one("#timeline", Timeline).share_scale(0)
+            return
+        steps = max(last.summary.steps, twin.summary.steps)
+        self.query_one("#timeline", Timeline).share_scale(steps)
+        if self._drawn.get("twin") is not twin:
+            self._drawn["twin"] = twin
+            name = f"The same requests, {modes_in_words(twin.summary)}:"
+            self.query_one("#twin", Timeline).draw_run(twin.records, frame.badges, steps=steps, name=name)
+
     def _arrange(self, frame: Frame) -> None:
         size = self.app.size
         state = frame.state
         is_untouched = not (frame.records or state.waiting_count or state.arriving_count)
         text = centre_text(state, is_untouched)
         lanes = max([state.config.max_num_seqs, *(slot.slot + 1 for slot in state.slots)])
+        titles = tab_titles(kind_of(size), frame)
         self._needs = dataclasses.replace(
-            self._needs, slots=lanes, centre=lines_of(text, min(76, size.width - 4)) if text else 0
+            self._needs,
+            slots=lanes,
+            has_twin=self.follower.twin is not None,
+            tab_cells=heads_cells(titles),
+            centre=lines_of(text, min(76, size.width - 4)) if text else 0,
         )
         if text:
             self.query_one(Centre).say(text, is_failure=state.failure is not None)
@@ -137,7 +159,7 @@ class MainScreen(Screen[None]):
                     dataclasses.replace(self._needs, tab=0) if kind_before != "tiny" else self._needs
                 )
                 self.query_one(PromptBar).set_brief(arrangement.kind == "small")
-        self.query_one(TabHeads).show_tabs(arrangement.tabs, self._needs.tab)
+        self.query_one(TabHeads).show_tabs(titles, self._needs.tab)
 
     def _say_rejections(self, state: EngineState) -> None:
         rejection = state.rejection
@@ -393,7 +415,7 @@ class MainScreen(Screen[None]):
     def _focus_panel(self) -> None:
         """Give focus to the tab's panel, or to Slots."""
         tabs = TABS[self.query_one(Deck).arrangement.kind]
-        names = [*(tabs[self._needs.tab][1] if tabs else ()), "slots"]
+        names = ["slots", *(tabs[self._needs.tab][1] if tabs else ())]
         for name in names:
             panel = self.query_one(f"#{name}")
             if panel.display and panel.can_focus:
@@ -403,7 +425,7 @@ class MainScreen(Screen[None]):
 
     @on(SlotsScrolled)
     def _slots_scrolled(self, event: SlotsScrolled) -> None:
-        self.query_one(Timeline).scroll_to_slot(event.first)
+        self.query_one("#timeline", Timeline).scroll_to_slot(event.first)
 
     # -- keys ---------------------------------------------------------------------------------
 
@@ -411,7 +433,7 @@ class MainScreen(Screen[None]):
         """Tabs exist at small sizes only, and a retry only after a failure."""
         match action, parameters:
             case "tab", (int(number),):
-                return self.is_mounted and number <= len(self.query_one(Deck).arrangement.tabs)
+                return self.is_mounted and number <= len(TABS[self.query_one(Deck).arrangement.kind])
             case (("retry" | "copy_hint"), _):
                 return self._state.failure is not None
         return True

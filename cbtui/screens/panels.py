@@ -9,6 +9,7 @@ from typing import Any
 from textual.widget import Widget
 
 from cbtui.frame import Frame
+from cbtui.screens.arrangement import TABS, Kind
 from cbtui.widgets.counters import Counters, CountersLine
 from cbtui.widgets.finished import Finished
 from cbtui.widgets.header import Header
@@ -54,3 +55,13 @@ PANELS: tuple[Panel, ...] = (
     Panel("news", WhatHappenedBrief, _state),
     Panel("timeline", Timeline, _step),
 )
+
+
+def tab_titles(kind: Kind, frame: Frame) -> tuple[str, ...]:
+    """The heads of the tabs; those of queues say how many are in them."""
+    state = frame.state
+    counts = {
+        "Waiting": state.waiting_count + state.arriving_count,
+        "Finished": len(frame.ledger.finished),
+    }
+    return tuple(f"{title} {counts[title]:,}" if title in counts else title for title, _ in TABS[kind])

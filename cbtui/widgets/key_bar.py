@@ -54,8 +54,8 @@ def key_line(cells: int, *, is_typing: bool, is_paused: bool) -> KeyLine:
         owners.extend([owner] * cell_width(text))
 
     for number, key in enumerate(keys):
-        if number and not key.joins:
-            put(" " * GAP, "", None)
+        if number:
+            put(" " if key.joins else " " * GAP, "", None)
         put(_written(key, is_typing), "accent", key)
         if number + 1 == len(keys) or not keys[number + 1].joins:
             put(" " + _label(key, is_paused), "dim", key)
@@ -74,7 +74,9 @@ def _width(keys: list[Key], is_typing: bool, is_paused: bool) -> int:
     cells = 0
     for number, key in enumerate(keys):
         cells += cell_width(_written(key, is_typing))
-        if not key.joins:
+        if key.joins:
+            cells += 1
+        else:
             cells += (GAP if number else 0) + 1 + cell_width(_label(key, is_paused))
     return cells
 

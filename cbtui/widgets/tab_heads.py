@@ -28,6 +28,11 @@ def heads_line(titles: Sequence[str], chosen: int) -> Line:
     return tuple(pieces)
 
 
+def heads_cells(titles: Sequence[str]) -> int:
+    """Cells the heads take."""
+    return sum(len(title) + 4 for title in titles)
+
+
 class TabHeads(LinesView):
     """One line of tab heads."""
 

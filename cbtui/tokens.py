@@ -19,8 +19,13 @@ from rich.cells import cell_len, set_cell_size
 
 #: What stands for white space.
 _WHITE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽"}
-#: Zero-width characters that only say how their neighbours combine; prose loses nothing without them.
-_JOINERS = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad") | {chr(c) for c in range(0xFE00, 0xFE10)}
+#: Characters that only say how their neighbours combine, or which skin a person has: terminals disagree on
+#: their widths, and prose reads the same without them.
+_JOINERS = (
+    frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad")
+    | {chr(code) for code in range(0xFE00, 0xFE10)}
+    | {chr(code) for code in range(0x1F3FB, 0x1F400)}
+)
 #: Categories shown by code point: format (bidi controls), surrogate, private, unassigned, separators.
 _BY_CODE_POINT = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"))
 

@@ -28,6 +28,7 @@ from cbtui.tokens import clip, clip_left, prose, spans, visible
         ("a\u200db\u00a0c".encode(), "a⟨U+200D⟩b⍽c"),
         (b"[bold red]x[/]", "[bold·red]x[/]"),
         ("\x85\u2028\ufeff".encode(), "⟨U+0085⟩⟨U+2028⟩⟨U+FEFF⟩"),
+        ("👍🏽".encode(), "👍⟨U+1F3FD⟩"),
         (b"", "∅"),
     ],
 )
@@ -48,6 +49,10 @@ def test_clipped_text_takes_no_more_cells_than_asked(text: str, cells: int) -> N
     shown = prose(text)
     assert cell_len(clip(shown, cells)) <= cells
     assert cell_len(clip_left(shown, cells)) <= cells
+
+
+def test_prose_keeps_spaces_and_shows_what_would_act_on_the_terminal() -> None:
+    assert prose("a b\n\x1b[2J\u202e 👩\u200d🚀 👍🏽") == "a b⏎␛[2J⟨U+202E⟩ 👩🚀 👍"
 
 
 def test_wide_characters_are_cut_whole() -> None:

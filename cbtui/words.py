@@ -9,14 +9,14 @@ from cbtui.pieces import Line, Piece
 
 #: One dim sentence a panel shows while it has nothing else, by the panel's name.
 EMPTY = {
-    "slots": "a slot runs one request at a time: who, how far, its text",
-    "waiting": "nobody waits; a prompt without a slot queues here",
-    "row": "the tokens that go through the model in a step, side by side",
-    "mask": "which token may look back at which: a row is a token, a column one it can see",
-    "timeline": "who was in which slot, step by step",
-    "finished": "newest first: how each ended, and its text",
-    "counters": "speed, waiting times, wasted work",
-    "happened": "what each step did, and why",
+    "slots": "A slot runs one request at a time: who, how far, its text",
+    "waiting": "Nobody waits; a prompt without a slot queues here",
+    "row": "The tokens that go through the model in a step, side by side",
+    "mask": "Which token may look back at which: a row is a token, a column one it can see",
+    "timeline": "Who was in which slot, step by step",
+    "finished": "Newest first: how each ended, and its text",
+    "counters": "Speed, waiting times, wasted work",
+    "happened": "What each step did, and why",
 }
 
 

@@ -262,8 +262,8 @@ def test_nothing_is_wider_than_the_panel(cells: int) -> None:
 
 def test_an_empty_engine_says_what_will_be_here() -> None:
     frame = Stage().frame()
-    assert plain(narration(frame, EventLog(), 46)[0]) == "what each step did, and why"
-    assert plain(brief(frame, EventLog(), 46)[0]) == "what each step did, and why"
+    assert plain(narration(frame, EventLog(), 46)[0]) == "What each step did, and why"
+    assert plain(brief(frame, EventLog(), 46)[0]) == "What each step did, and why"
 
 
 def test_wrapping_keeps_words_units_and_styles() -> None:

@@ -45,7 +45,7 @@ def test_the_one_line_variant_drops_whole_figures(cells: int) -> None:
 
 
 def test_nothing_yet() -> None:
-    assert plain(counter_lines(Stage().frame(), 46, 9)[0]) == " speed, waiting times, wasted work"
+    assert plain(counter_lines(Stage().frame(), 46, 9)[0]) == " Speed, waiting times, wasted work"
 
 
 def test_a_bar_shows_something_for_almost_nothing_and_is_full_only_at_the_whole() -> None:

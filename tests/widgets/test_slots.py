@@ -28,7 +28,7 @@ def test_the_tutorials_step_seven() -> None:
 
 def test_an_empty_engine_has_idle_slots_and_says_what_it_will_show() -> None:
     zero, one, two = lines(Stage())
-    assert "idle" in zero and "a slot runs one request at a time" in zero
+    assert "idle" in zero and "A slot runs one request at a time" in zero
     assert one.split() == ["1", "idle"] and two.split() == ["2", "idle"]
 
 

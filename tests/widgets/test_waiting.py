@@ -25,7 +25,7 @@ def test_the_queue_at_the_tutorials_step_seven() -> None:
 
 
 def test_an_empty_queue_says_what_would_be_there() -> None:
-    assert lines(Stage()) == [" nobody waits; a prompt without a slot queues here"]
+    assert lines(Stage()) == [" Nobody waits; a prompt without a slot queues here"]
 
 
 @pytest.mark.parametrize(

@@ -203,11 +203,12 @@ def _with_twin(kind: Kind, regions: dict[str, Region], needs: Needs) -> dict[str
 
 
 def _centre(size: Size, regions: dict[str, Region], lines: int) -> Region:
-    """A box in the middle of the mask, or of whatever stands in its place."""
-    place = regions.get("mask") or regions.get("row") or Region(0, 2, size.width, size.height - 8)
-    height = min(lines, place.height - 1)
+    """A box in the middle of the mask, or of what stands in its place, or else of the whole screen."""
+    whole = Region(0, 2, size.width, size.height - 8)
+    places = [regions[name] for name in ("mask", "row") if name in regions]
+    place = next((region for region in places if region.height > lines), whole)
+    height = min(lines, place.height)
     width = min(76, place.width - 4)
+    room = place.height - height
     x = place.x + (place.width - width) // 2
-    return Region(
-        x, place.y + max(min(2, place.height - height), (place.height - height + 1) // 2), width, height
-    )
+    return Region(x, place.y + max(min(2, room), (room + 1) // 2), width, height)

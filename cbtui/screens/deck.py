@@ -61,5 +61,6 @@ class Deck(Widget):
         self._places.arrangement = arrangement
         for panel in self.children:
             panel.display = panel.id in arrangement.regions
-        self.refresh(layout=True)
+            # A widget's refresh makes its ancestors, not itself, forget where their children were.
+            panel.refresh(layout=True)
         return True

@@ -56,14 +56,14 @@ def failure_text(failure: Failure) -> Content:
     parts: list[Content | str | tuple[str, str]] = [
         (f"The model cannot run: {failure.stage}", "$text-error bold"),
         "\n",
-        failure.message,
+        _capital(failure.message),
     ]
     if failure.hint:
         parts += ["\n\n", ("This may help:\n", "$foreground 55%"), ("  " + failure.hint, "bold")]
-    parts += ["\n\n", ("R", "$accent bold"), " try again"]
+    parts += ["\n\n", ("Esc R", "$accent bold"), " try again"]
     if failure.hint:
-        parts += ["   ", ("y", "$accent bold"), " copy the command"]
-    parts += [("   (Esc first)   prompts stay queued", "$foreground 55%")]
+        parts += ["   ", ("Esc y", "$accent bold"), " copy the command"]
+    parts += [("   prompts stay queued", "$foreground 55%")]
     return Content.assemble(*parts)
 
 

@@ -1,0 +1,263 @@
+"""What the keys and the prompt do to the engine: each becomes a command in the queue, or a word of answer.
+
+The base of the main screen; draws nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual import on
+from textual.screen import Screen
+
+from cbtui import orders
+from cbtui.follower import Follower
+from cbtui.link import Link
+from cbtui.naming import letter_of
+from cbtui.options import LaunchOptions
+from cbtui.screens.confirm import Answer, AskScreen, yes
+from cbtui.screens.modes import ask_mode
+from cbtui.widgets.messages import RequestOpened, RequestSelected
+from cbtui.widgets.prompt_bar import ChatClicked, LinesPasted, PromptBar, PromptsEntered
+from cbtui.widgets.text_view import TextView
+from engine.commands import Cancel, Command, PromptRequest, Restart, SetMode, Step, Submit
+from engine.state import EngineState
+
+
+class ActingScreen(Screen[None]):
+    """See the module's words.
+
+    Args:
+        link: the three objects shared with the engine.
+        options: what the command line said.
+    """
+
+    def __init__(self, link: Link, options: LaunchOptions) -> None:
+        super().__init__()
+        self.link = link
+        self.options = options
+        self.follower = Follower(link.mailbox, link.history)
+        self.selected: str | None = None
+        self.wants_chat = not options.raw
+        self._last_prompt = ""
+        self._demo_was_sent = False
+        self._rejections_seen = 0
+
+    def draw(self) -> None:
+        """Draw the newest frame."""
+        raise NotImplementedError
+
+    # -- the engine ---------------------------------------------------------------------------
+
+    @property
+    def state(self) -> EngineState:
+        """The newest state, which may be newer than what is drawn."""
+        return self.link.mailbox.latest()
+
+    def _send(self, command: Command) -> None:
+        self._last_prompt = ""
+        self.link.commands.put(command)
+
+    def _order(self, make: Callable[[], Command]) -> None:
+        try:
+            self._send(make())
+        except orders.NoOrder as exc:
+            self.say(str(exc))
+
+    def say(self, text: str = "") -> None:
+        """Answer a key in words, beside the prompt."""
+        self.query_one(PromptBar).say(text)
+
+    def action_pause(self) -> None:
+        self._order(lambda: orders.pause_order(self.state))
+
+    def action_step(self) -> None:
+        self._send(Step())
+
+    def action_mode(self) -> None:
+        self._order(lambda: orders.mode_order(self.state))
+
+    def action_modes(self) -> None:
+        """Ask for one of all modes."""
+
+        def chosen(name: str | None) -> None:
+            if name is not None:
+                self._send(SetMode(name))
+
+        self.app.push_screen(ask_mode(self.state.pending_mode or self.state.mode), chosen)
+
+    def action_slots(self, by: int) -> None:
+        self._order(lambda: orders.slots_order(self.state, by))
+
+    def action_speed(self, by: int) -> None:
+        self._order(lambda: orders.speed_order(self.state, by))
+
+    def action_retry(self) -> None:
+        self._send(Restart())
+
+    def action_copy_hint(self) -> None:
+        """Copy the command a failure suggests."""
+        failure = self.state.failure
+        if failure is not None and failure.hint:
+            self.app.copy_to_clipboard(failure.hint)
+            self.say("copied")
+
+    def say_rejections(self, state: EngineState) -> None:
+        rejection = state.rejection
+        if rejection is None or rejection.number <= self._rejections_seen:
+            return
+        self._rejections_seen = rejection.number
+        bar = self.query_one(PromptBar)
+        if self._last_prompt:
+            bar.put_back(self._last_prompt)
+            self._last_prompt = ""
+        bar.say(rejection.message, is_error=True)
+
+    # -- prompts ------------------------------------------------------------------------------
+
+    def most_tokens(self) -> int:
+        return self.state.config.max_model_len - 1
+
+    def action_prompt(self) -> None:
+        self.query_one(PromptBar).line.focus()
+
+    def action_chat(self) -> None:
+        """Switch between chat and raw prompts."""
+        model = self.state.model
+        if model is not None and not model.has_chat_template:
+            self.say("this model has no chat template: prompts go as they stand")
+            return
+        self.wants_chat = not self.wants_chat
+        self.draw()
+        self.say("prompts go through the chat template" if self.wants_chat else "prompts go as they stand")
+
+    @on(ChatClicked)
+    def _chat_clicked(self) -> None:
+        self.action_chat()
+
+    @on(PromptsEntered)
+    def _prompts_entered(self, event: PromptsEntered) -> None:
+        model = self.state.model
+        chat = self.wants_chat and (model is None or model.has_chat_template)
+        self._send(
+            Submit(
+                tuple(PromptRequest(prompt=p, max_tokens=event.max_tokens, chat=chat) for p in event.prompts)
+            )
+        )
+        self._last_prompt = event.prompts[0] if len(event.prompts) == 1 else ""
+
+    @on(LinesPasted)
+    def _lines_pasted(self, event: LinesPasted) -> None:
+        lines = tuple(line for line in event.text.split("\n") if line.strip())
+        bar = self.query_one(PromptBar)
+
+        def answered(how: str | None) -> None:
+            was_sent = how == "many" and bar.enter(lines)
+            if how is not None and not was_sent:
+                bar.line.put(event.text)
+
+        answers = [
+            Answer(("enter", "p"), "Enter", f"{len(lines)} prompts, one a line", "many"),
+            Answer(("o", "1"), "o", "one prompt with line breaks", "one"),
+        ]
+        self.app.push_screen(AskScreen("Paste", f"{len(lines)} lines were pasted.", answers), answered)
+
+    def action_demo(self) -> None:
+        """The tutorial's six requests; asks before sending them a second time."""
+        if not self._demo_was_sent:
+            self.submit_demo()
+            return
+
+        def answered(is_yes: bool | None) -> None:
+            if is_yes:
+                self.submit_demo()
+
+        question = "The tutorial's six requests were submitted before."
+        self.app.push_screen(
+            AskScreen("Demo", question, [yes("submit them once more", "d")]),
+            answered,
+        )
+
+    def submit_demo(self) -> None:
+        from engine.workload import tutorial_workload
+
+        self._demo_was_sent = True
+        self._send(Submit(tuple(tutorial_workload())))
+        self.say("the tutorial's six requests: raw, max tokens 6 to 300, end-of-text ignored")
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def _request_ids(self) -> list[str]:
+        """All requests in the order they stand on the screen."""
+        state = self.follower.state
+        ids = [slot.request_id for slot in state.slots]
+        ids += [one.request_id for one in state.waiting] + [one.request_id for one in state.arriving]
+        ids += [one for one in reversed(self.follower.ledger.finished) if one not in ids]
+        return ids
+
+    def action_select(self, by: int) -> None:
+        """Select the request above or below."""
+        ids = self._request_ids()
+        if not ids:
+            self.say("there is no request to select yet")
+            return
+        if self.selected in ids:
+            at = min(len(ids) - 1, max(0, ids.index(self.selected) + by))
+        else:
+            at = 0 if by > 0 else len(ids) - 1
+        self._select(ids[at])
+
+    def _select(self, request_id: str) -> None:
+        self.selected = request_id
+        self.draw()
+
+    @on(RequestSelected)
+    def _request_selected(self, event: RequestSelected) -> None:
+        self._select(event.request_id)
+
+    def action_open(self) -> None:
+        """Show the selected request's whole text."""
+        if self.selected is None:
+            self.say("↑↓ select a request first")
+        else:
+            self._open(self.selected)
+
+    @on(RequestOpened)
+    def _request_opened(self, event: RequestOpened) -> None:
+        self._select(event.request_id)
+        self._open(event.request_id)
+
+    def _open(self, request_id: str) -> None:
+        if request_id in self.follower.badges:
+            self.app.push_screen(TextView(self.follower.frame(self.selected), request_id))
+        else:
+            self.say(f"{self._letter(request_id)} has no tokens yet")
+
+    def _letter(self, request_id: str) -> str:
+        if request_id in self.follower.badges:
+            return self.follower.badges[request_id].letter
+        return next((letter_of(a.index) for a in self.state.arriving if a.request_id == request_id), "it")
+
+    def action_cancel(self) -> None:
+        """Cancel the selected request; one that runs is asked about."""
+        request_id = self.selected
+        if request_id is None:
+            self.say("↑↓ select a request first, then x cancels it")
+            return
+        letter = self._letter(request_id)
+        if orders.is_waiting(self.state, request_id):
+            self._send(Cancel(request_id))
+            self.say(f"{letter} cancelled")
+        elif not orders.is_running(self.state, request_id):
+            self.say(f"{letter} has ended already")
+        else:
+            self._ask_cancel(request_id, letter)
+
+    def _ask_cancel(self, request_id: str, letter: str) -> None:
+        def answered(is_yes: bool | None) -> None:
+            if is_yes:
+                self._send(Cancel(request_id))
+                self.say(f"{letter} cancelled")
+
+        question = f"{letter} is running. What it has produced so far stays in Finished."
+        self.app.push_screen(AskScreen("Cancel", question, [yes(f"cancel {letter}", "x")]), answered)

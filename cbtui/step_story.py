@@ -136,7 +136,7 @@ class _Teller:
             lines.append(say(decoding, text, self._sum()))
         elif self.decodes:
             text = (
-                " each feed the token they chose last, look back at their own cached tokens, choose the next"
+                " each feed the token they chose last, look back at their cached tokens, and choose the next"
             )
             lines.append(say(decoding, text, self._sum()))
         for one in self.prefills:

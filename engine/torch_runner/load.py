@@ -23,6 +23,7 @@ from engine.torch_runner.forward import CausalModel, Route
 from engine.torch_runner.prepack import prepack_linears
 from engine.torch_runner.probe import probe
 from engine.torch_runner.sources import read_config, read_tokenizer, read_weights
+from engine.torch_runner.threads import default_num_threads
 
 DTYPES = {
     "float32": torch.float32,
@@ -41,7 +42,7 @@ class LoadOptions:
     Attributes:
         dtype: one of `DTYPES`.
         device: a torch device, or `auto`: CUDA, else MPS, else the CPU.
-        num_threads: torch threads; None leaves torch's own choice.
+        num_threads: torch threads; None: `default_num_threads`.
         route: attention: `fast`, or `reference` (a dense mask and the model's own eager attention).
         prepack: let oneDNN keep its own copy of the linear weights (CPU, float32 and bfloat16).
         cache_dir: where a `tokenizer.json` goes if the source has none.
@@ -150,8 +151,7 @@ def _prepare(
     progress(Loading("checking the model", then="ready"))
     check_config(model.config)
     check_model(model)
-    if options.num_threads is not None:
-        torch.set_num_threads(options.num_threads)
+    torch.set_num_threads(options.num_threads or default_num_threads())
     try:
         model = model.to(device=device, dtype=dtype).eval()
         causal = CausalModel(model, device, dtype)

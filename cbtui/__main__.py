@@ -6,6 +6,7 @@ done; 130 Ctrl-C; 141 the reader of the output went away.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,9 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and end it with its exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What an output's encoding lacks is written as an escape, rather than be the end of the program.
+        sys.stdout.reconfigure(errors="backslashreplace")
     code = run(list(sys.argv[1:] if arguments is None else arguments))
     sys.exit(code)
 

@@ -8,6 +8,7 @@ the second also the machine's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from statistics import fmean, median
 from typing import Literal
 
@@ -173,7 +174,7 @@ def run_modes(
         engine = engine_in(mode)
         for request, prompt in zip(requests[: config.max_num_seqs], encoded, strict=False):
             submit(engine, request, prompt)
-        for record, _ in zip(drain(engine), range(WARM_UP_STEPS), strict=False):
+        for record in islice(drain(engine), WARM_UP_STEPS):
             if isinstance(record, StepRecord) and record.failed:
                 raise RunnerError("; ".join(record.events.errors) or "the first forward failed")
     records: dict[str, list[Record]] = {}

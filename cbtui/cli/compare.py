@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from cbtui.cli.console import CommandError, Progress, report_console
+from cbtui.cli.console import CommandError, Progress, report_console, write_line
 from cbtui.cli.models import loaded_model
 from cbtui.cli.report import Reported, report
 from cbtui.cli.sources import read_bytes
@@ -65,8 +64,7 @@ def run_compare(options: CompareOptions) -> int:
         records = _records(options, config, runner, ready, requests, encoded, progress)
     comparison = compare(records, ready, config)
     if options.as_json:
-        sys.stdout.write(msgspec.json.encode(comparison).decode() + "\n")
-        sys.stdout.flush()
+        write_line(msgspec.json.encode(comparison).decode())
     else:
         _print(comparison, records)
     return 1 if comparison.verdict in ("mismatch", "failed") else 0

@@ -90,6 +90,20 @@ def is_dumb() -> bool:
     return os.environ.get("TERM", "") == "dumb"
 
 
+def write_line(text: str) -> None:
+    """A line of data on standard output, at once.
+
+    Raises:
+        BrokenPipeError: nobody reads it. Without an errno: the command-line library would take one with
+            for its own affair.
+    """
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise BrokenPipeError from None
+
+
 def report_console(file: IO[str] | None = None) -> tuple[ReportConsole, Look]:
     """Standard output and how to draw on it."""
     console = ReportConsole(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)

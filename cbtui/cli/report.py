@@ -63,8 +63,9 @@ def _heading(text: str) -> Text:
 def _asked(comparison: Comparison, look: Look) -> list[Text]:
     requests = comparison.requests
     slots = comparison.max_num_seqs
-    ways = f" in {_count(len(comparison.modes), 'way')}" if len(comparison.modes) > 1 else ""
-    lines = [_heading(f"The same {_count(len(requests), 'request')}, {_count(slots, 'slot')},{ways}")]
+    what = f"{_count(len(requests), 'request')}, {_count(slots, 'slot')}"
+    ways = len(comparison.modes)
+    lines = [_heading(f"The same {what}, in {ways} ways" if ways > 1 else what)]
     for name in comparison.modes:
         mode = mode_named(name)
         lines += _hanging(f"  {name + ':':<19}", mode.summary, look)

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 import msgspec
 from rich.text import Text
 
-from cbtui.cli.console import CommandError, Look, Progress, ReportConsole, badge, report_console
+from cbtui.cli.console import (
+    CommandError,
+    Look,
+    Progress,
+    ReportConsole,
+    badge,
+    report_console,
+    write_line,
+)
 from cbtui.cli.models import loaded_model
 from cbtui.cli.sources import read_bytes, read_prompts
 from cbtui.naming import letter_of
@@ -158,8 +166,7 @@ def _run(
             story = ledger[finish.request_id]
             result = _result(story, ledger)
             if as_json:
-                sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
-                sys.stdout.flush()
+                write_line(msgspec.json.encode(result).decode())
             else:
                 _print(result, console, look)
             if result.error or result.finish_reason in ("error", "ignored"):

@@ -84,10 +84,8 @@ def draw_mask(record: StepRecord, ledger: Ledger, look: Look) -> list[Text]:
 def mask_legend(record: StepRecord) -> Text:
     """How to read `draw_mask`."""
     padding = ", - padding" if record.layout == "padded" else ""
-    return Text(
-        f"  a column is a key, its owner above (small letter: cached{padding}); # may attend, . may not",
-        style="dim",
-    )
+    text = f"columns: keys by owner, small letter cached{padding}; # may attend, . may not"
+    return Text(text, style="dim")
 
 
 def _phase(segment: Segment) -> str:

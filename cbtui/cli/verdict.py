@@ -87,11 +87,14 @@ def _about_steps(
     first_name: str, first: ModeResult, last_name: str, last: ModeResult, slots: int, look: Look
 ) -> str:
     if first.steps == last.steps:
-        text = f"Both need {first.steps:,} steps: the schedule gains nothing here."
+        text = f"Both need {first.steps:,} steps: the schedule gains none here"
+        if first.streaming.completion_steps == last.streaming.completion_steps:
+            text += ", and nobody is complete earlier."
+        else:
+            text += " over all; what it changes is when each request is complete (below)."
         if first.dead_tokens and not last.dead_tokens:
             text += (
-                f" {first_name} still computes {first.dead_tokens:,} positions for requests that have ended,"
-                " but nobody was waiting for their slots."
+                f" {first_name} still computes {first.dead_tokens:,} positions for requests that have ended."
             )
     else:
         text = f"Steps: {first.steps:,} against {last.steps:,}, {_ratio(first.steps, last.steps, look)}."

@@ -310,7 +310,7 @@ class Engine:
             admitted=admissions(schedule),
             preempted=preemptions(schedule),
             released_before=releases(schedule.released),
-            sampled=[token.token_id for token in sampled if token is not None],
+            sampled=[i for token in sampled if token for i in (token.token_id, *(t for t, _ in token.top))],
             blocks=self._blocks_moved(),
         )
         return StepRecord(

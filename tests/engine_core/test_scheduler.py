@@ -356,3 +356,18 @@ def test_unlisted_transitions_raise() -> None:
     request.move_to(RequestStatus.FINISHED_ABORTED)
     with pytest.raises(IllegalTransition):
         request.move_to(RequestStatus.RUNNING)
+
+
+def test_the_bytes_of_every_token_id_of_a_record_stand_once_in_the_stream() -> None:
+    runner = FakeRunner()
+    engine = Engine(
+        EngineConfig(), runner, runner.info, clock=tick_clock(), token_bytes=lambda t: b"%d" % t, n_top=3
+    )
+    ask(engine, 3, 6), ask(engine, 4, 6)
+    records = run_out(engine)
+    known = [token for r in records for token, _ in r.events.tokens]
+    assert len(known) == len(set(known))
+    named = {t for r in records for s in r.segments for t in s.token_ids}
+    named |= {t for r in records for s in r.segments for t, _ in s.top}
+    named |= {s.sampled for r in records for s in r.segments if s.sampled is not None}
+    assert named == set(known)

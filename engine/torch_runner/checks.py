@@ -7,6 +7,7 @@ behavioural probe (`probe.py`) catches.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,10 +69,10 @@ def check_model(model: PreTrainedModel) -> None:
         )
 
 
-def layer_windows(config: PreTrainedConfig) -> dict[str, int | None]:
+def layer_windows(model: PreTrainedModel) -> dict[str, int | None]:
     """Sliding windows by layer type, those that occur: keys a query sees, its own included; None: all."""
-    text = config.get_text_config(decoder=True)
-    window = getattr(text, "sliding_window", None)
+    text = model.config.get_text_config(decoder=True)
+    window = getattr(text, "sliding_window", None) if _knows_windows(model) else None
     types = getattr(text, "layer_types", None)
     if types:
         return {kind: window if kind == SLIDING else None for kind in dict.fromkeys(types)}
@@ -80,11 +81,26 @@ def layer_windows(config: PreTrainedConfig) -> dict[str, int | None]:
     return {SLIDING: window}
 
 
-def window_of_layer(config: PreTrainedConfig, layer: int) -> int | None:
-    """The sliding window the config gives one layer."""
-    windows = layer_windows(config)
-    types = getattr(config.get_text_config(decoder=True), "layer_types", None)
+def window_of_layer(model: PreTrainedModel, layer: int) -> int | None:
+    """The sliding window of one layer."""
+    windows = layer_windows(model)
+    types = getattr(model.config.get_text_config(decoder=True), "layer_types", None)
     return windows[types[layer]] if types else next(iter(windows.values()))
+
+
+def _knows_windows(model: PreTrainedModel) -> bool:
+    """Whether the model's code has sliding windows at all: some configs carry a window that nothing reads."""
+    try:
+        sources = [inspect.getsource(sys.modules[kind.__module__]) for kind in _model_classes(model)]
+    except (OSError, TypeError, KeyError):  # no source at hand: believe the config
+        return True
+    return any("sliding_window" in source for source in sources)
+
+
+def _model_classes(model: PreTrainedModel) -> list[type]:
+    """The classes of a model's own modelling code, up to what all models share."""
+    kinds = type(model).__mro__
+    return [kind for kind in kinds[: kinds.index(PreTrainedModel)] if issubclass(kind, PreTrainedModel)]
 
 
 def max_model_len(config: PreTrainedConfig) -> int:

@@ -37,7 +37,7 @@ class CausalModel:
         self.model = model
         self.device = device
         self.dtype = dtype
-        self.windows = layer_windows(model.config)
+        self.windows = layer_windows(model)
         parameters = inspect.signature(model.forward).parameters
         self._cache_name = "cache"
         if "past_key_values" in parameters and "cache" not in parameters:

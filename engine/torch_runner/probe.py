@@ -149,7 +149,7 @@ def _try_route(
 def _window_mismatch(model: CausalModel, step: Step) -> str:
     """Short prompts do not reach a sliding window, so what the layers asked for is compared to the config."""
     for layer, seen in step.windows_seen.items():
-        expected = window_of_layer(model.model.config, layer)
+        expected = window_of_layer(model.model, layer)
         if seen != expected:
             return f"layer {layer} asks for a sliding window of {seen}, its config says {expected}"
     return ""

@@ -63,9 +63,16 @@ def test_ordinary_models_pass(kind: str) -> None:
 
 
 def test_windows_are_read_by_layer_type() -> None:
-    assert layer_windows(config("llama")) == {"full_attention": None}
-    assert layer_windows(config("mistral")) == {"sliding_attention": 5}
-    assert layer_windows(config("gemma2")) == {"sliding_attention": 6, "full_attention": None}
+    assert layer_windows(build("llama")) == {"full_attention": None}
+    assert layer_windows(build("mistral")) == {"sliding_attention": 5}
+    assert layer_windows(build("gemma2")) == {"sliding_attention": 6, "full_attention": None}
+
+
+def test_a_window_that_the_model_s_code_does_not_read_is_none() -> None:
+    model = build("llama")
+    model.config.sliding_window = 3
+    assert layer_windows(model) == {"full_attention": None}
+    assert _adopt(model).route == "fast"
 
 
 @pytest.mark.parametrize("rope_type", ["dynamic", "longrope"])

@@ -247,7 +247,7 @@ def mode_result(records: Sequence[Record], ledger: Ledger) -> ModeResult:
         recomputed_tokens=sum(step.tokens.recomputed for step in steps),
         slot_occupancy=useful / lanes if lanes else 0.0,
         token_ids=tuple(tuple(story.output_token_ids) for story in stories),
-        texts=tuple(ledger.decode(story.output_token_ids) for story in stories),
+        texts=tuple(output_text(ledger, story) for story in stories),
         elapsed_s=elapsed,
         step_ms_median=1000 * median([s.end_s - s.start_s for s in steps]) if steps else 0.0,
         output_tokens_per_s=outputs / elapsed if elapsed > 0 else 0.0,
@@ -256,6 +256,12 @@ def mode_result(records: Sequence[Record], ledger: Ledger) -> ModeResult:
         preemptions=sum(story.num_preemptions for story in stories),
         errors=tuple(error for record in records for error in record.events.errors),
     )
+
+
+def output_text(ledger: Ledger, story: RequestStory) -> str:
+    """A request's output as text, without the token that stopped it."""
+    stopped = story.finish is not None and story.finish.reason == "stop"
+    return ledger.decode(story.output_token_ids[:-1] if stopped else story.output_token_ids)
 
 
 def folded(records: Sequence[Record]) -> Ledger:

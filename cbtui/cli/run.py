@@ -22,6 +22,7 @@ from cbtui.cli.models import loaded_model
 from cbtui.cli.sources import read_bytes, read_prompts
 from cbtui.naming import letter_of
 from engine.commands import PromptRequest
+from engine.comparison import output_text
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.ledger import Ledger, RequestStory
@@ -189,7 +190,7 @@ def _result(story: RequestStory, ledger: Ledger) -> ResultLine:
         finish_reason=finish.reason,
         prompt_tokens=len(story.request.prompt_token_ids),
         output_tokens=len(story.output_token_ids),
-        text=ledger.decode(story.output_token_ids),
+        text=output_text(ledger, story),
         token_ids=tuple(story.output_token_ids),
         ttft_s=story.ttft_s,
         e2e_s=story.e2e_s,

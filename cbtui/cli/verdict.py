@@ -115,9 +115,9 @@ def _about_time(first_name: str, first: ModeResult, last_name: str, last: ModeRe
     seconds = _ratio(first.elapsed_s, last.elapsed_s, look)
     return (
         f"A step took {first.step_ms_median:,.1f} ms in {first_name} and {last.step_ms_median:,.1f} ms in "
-        f"{last_name} (median; both through the same model code): that part belongs to the machine and the "
-        f"kernels, not to the schedule. Together: {first.elapsed_s:,.2f} s against "
-        f"{last.elapsed_s:,.2f} s, {seconds}."
+        f"{last_name} (median, both through the same model code): that depends on the machine, what else it "
+        "does, and how many positions a step holds, so it is said apart from the steps. Together: "
+        f"{first.elapsed_s:,.2f} s against {last.elapsed_s:,.2f} s, {seconds}."
     )
 
 

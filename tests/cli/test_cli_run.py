@@ -96,6 +96,17 @@ def test_prompts_go_through_the_chat_template_if_there_is_one(
     assert results(ended)[0]["prompt_tokens"] == expected
 
 
+def test_the_token_that_stops_a_request_is_not_in_its_text(cbtui: Cbtui):
+    whole = results(cbtui("run", "--json", stdin=b"The\n"))[0]
+    stop = whole["token_ids"][4]  # type: ignore[index]
+    ended = cbtui("run", "--json", stdin=b"The\n", runner=lambda: WordRunner(eos_token_id=stop))
+    stopped = results(ended)[0]
+    assert (stopped["finish_reason"], stopped["output_tokens"]) == ("stop", 5)
+    assert stopped["text"] == "".join(str(whole["text"]).partition(f" t{stop}")[:1])
+    on = cbtui("run", "--json", "--ignore-eos", stdin=b"The\n", runner=lambda: WordRunner(eos_token_id=stop))
+    assert results(on)[0]["text"] == whole["text"]
+
+
 def test_a_seed_repeats_a_sampled_run_and_differs_between_its_requests(cbtui: Cbtui):
     def sampled(*seed: str) -> list[object]:
         ended = cbtui("run", "--json", "--temperature", "1", *seed, stdin=b"The\nThe\n")

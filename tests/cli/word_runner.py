@@ -39,8 +39,10 @@ def tokenizer_path() -> str:
 class WordRunner(FakeRunner):
     """A word is a token; unknown ones share an id."""
 
-    def __init__(self, *, dtype: str = "float32", has_chat_template: bool = True) -> None:
-        super().__init__()
+    def __init__(
+        self, *, dtype: str = "float32", has_chat_template: bool = True, eos_token_id: int | None = None
+    ) -> None:
+        super().__init__(eos_token_id=eos_token_id)
         self.info = msgspec.structs.replace(
             self.info, tokenizer_path=tokenizer_path(), dtype=dtype, has_chat_template=has_chat_template
         )

@@ -17,6 +17,7 @@ from textual import events
 from textual.app import App, SystemCommand
 from textual.geometry import Size
 from textual.screen import Screen
+from textual.widgets import Input
 from textual.worker import Worker, WorkerState, get_current_worker
 
 from cbtui import orders
@@ -149,7 +150,8 @@ class CbtuiApp(App[None]):
 
     def action_interrupt(self) -> None:
         """ctrl+c: copies a selection if there is one; else says how to quit, the second time quits."""
-        if selected := self.screen.get_selected_text():
+        typed = self.focused.selected_text if isinstance(self.focused, Input) else ""
+        if selected := typed or self.screen.get_selected_text():
             self.copy_to_clipboard(selected)
             return
         if self._was_interrupted:

@@ -20,10 +20,10 @@ N_TOP = 5
 
 
 def worker_runner(options: LaunchOptions) -> ModelRunner:
-    """The proxy of a model process."""
-    from engine.worker.proxy import WorkerRunner
+    """The proxy of a model process, as the headless commands make it."""
+    from cbtui.cli.models import make_runner
 
-    return WorkerRunner(options.runner)
+    return make_runner(options.runner)
 
 
 class LoopDriver:

@@ -45,6 +45,9 @@ def guide_text() -> Content:
     return Content("\n").join(lines)
 
 
+HELP_GROUPS = (ENGINE, REQUESTS, VIEW, APP)
+
+
 class HelpScreen(ModalScreen[None]):
     """Scrolls where the terminal is small."""
 

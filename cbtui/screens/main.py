@@ -43,7 +43,7 @@ class MainScreen(ActingScreen):
         self._drawn: dict[str, object] = {}
 
     def compose(self) -> ComposeResult:
-        panels = [panel.make(id=panel.id) for panel in PANELS]
+        panels = [panel.make() for panel in PANELS]
         prompt = PromptBar(self.options.max_tokens, self.most_tokens, id="prompt")
         yield Deck(
             *panels,

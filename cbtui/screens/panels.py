@@ -23,11 +23,25 @@ from cbtui.widgets.what_happened import WhatHappened, WhatHappenedBrief
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel. `depends` gives a value that differs whenever its picture may differ."""
+    """One panel.
+
+    Attributes:
+        id: also its name in arrangements.
+        widget: its class.
+        depends: gives a value that differs whenever the picture may differ.
+        takes_focus: whether there is anything to scroll or select in it.
+    """
 
     id: str
-    make: Callable[..., Widget]
+    widget: Callable[..., Widget]
     depends: Callable[[Frame], object]
+    takes_focus: bool = True
+
+    def make(self) -> Widget:
+        """The widget."""
+        widget = self.widget(id=self.id)
+        widget.can_focus = self.takes_focus
+        return widget
 
     def show(self, widget: Any, frame: Frame) -> None:
         """Hand the frame to the widget: every panel has `show(frame)`."""
@@ -43,16 +57,16 @@ def _step(frame: Frame) -> object:
 
 
 PANELS: tuple[Panel, ...] = (
-    Panel("header", Header, _state),
-    Panel("brief", CountersLine, _state),
+    Panel("header", Header, _state, takes_focus=False),
+    Panel("brief", CountersLine, _state, takes_focus=False),
     Panel("slots", Slots, _state),
     Panel("waiting", Waiting, _state),
-    Panel("counters", Counters, _state),
+    Panel("counters", Counters, _state, takes_focus=False),
     Panel("row", PackedRow, _step),
     Panel("mask", MaskGrid, _step),
     Panel("finished", Finished, _state),
     Panel("happened", WhatHappened, _state),
-    Panel("news", WhatHappenedBrief, _state),
+    Panel("news", WhatHappenedBrief, _state, takes_focus=False),
     Panel("timeline", Timeline, _step),
 )
 

@@ -81,7 +81,7 @@ def _width(keys: list[Key], is_typing: bool, is_paused: bool) -> int:
     return cells
 
 
-class KeyBar(LinesView):
+class KeyBar(LinesView, can_focus=False):
     """The bottom line of the screen."""
 
     ALLOW_SELECT = False

@@ -153,6 +153,7 @@ class PromptBar(Horizontal):
         self._max_tokens = max_tokens
         self._most = most
         self._notice: tuple[str, bool] = ("", False)
+        self._was_put_back = ""
 
     def compose(self) -> ComposeResult:
         yield Static("›", id="prompt-mark")
@@ -204,6 +205,7 @@ class PromptBar(Horizontal):
     def put_back(self, text: str) -> None:
         """Bring a refused prompt back, unless another is being typed."""
         if not self.line.value:
+            self._was_put_back = text
             self.line.put(text)
 
     def enter(self, prompts: tuple[str, ...]) -> bool:
@@ -241,6 +243,6 @@ class PromptBar(Horizontal):
         except ValueError as exc:
             self.say(str(exc), is_error=True)
         else:
-            # A field changed to "" by sending is no reason to take back what the engine answered.
-            if event.value:
+            # Sending empties the field and a refusal fills it again: no reason to take an answer back.
+            if event.value not in ("", self._was_put_back):
                 self.say()

@@ -33,7 +33,7 @@ def heads_cells(titles: Sequence[str]) -> int:
     return sum(len(title) + 4 for title in titles)
 
 
-class TabHeads(LinesView):
+class TabHeads(LinesView, can_focus=False):
     """One line of tab heads."""
 
     ALLOW_SELECT = False

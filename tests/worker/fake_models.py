@@ -83,7 +83,7 @@ class Moody:
                 self._events.append(Loading(f"installer {child.pid}"))
                 child.wait()
             case "installer_then_killed":
-                child = subprocess.Popen(["sleep", "60"])
+                child = subprocess.Popen(["sleep", "60"], close_fds=False)
                 self._progress(Loading(f"installer {child.pid}"))  # sent when this returns
                 os.kill(os.getpid(), signal.SIGKILL)
             case "fail":

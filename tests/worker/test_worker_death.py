@@ -167,6 +167,16 @@ def test_closing_does_not_wait_for_a_load_and_ends_an_installer_too(make_worker:
     assert not events.of(Died)
 
 
+def test_closing_a_worker_that_hangs_ends_its_installer_too(make_worker: Make) -> None:
+    runner = make_worker(load="installer")
+    runner.start()
+    installer = int(Events(runner).wait(Loading, 2).stage.split()[1])
+    assert runner.pid is not None
+    os.kill(runner.pid, signal.SIGSTOP)
+    assert seconds_to_close(runner) < 1.5
+    until(lambda: is_gone(installer))
+
+
 def test_an_installer_does_not_hide_the_death_of_the_worker(make_worker: Make) -> None:
     runner = make_worker(load="installer_then_killed")
     runner.start()
@@ -216,12 +226,13 @@ def test_closing_from_two_threads_at_once_is_allowed(make_ready: Make) -> None:
 PARENT = """
 import sys, time
 from pathlib import Path
-from engine.worker import RunnerSpec, WorkerRunner
+from engine.worker import RunnerSpec, Timings, WorkerRunner
 from tests.worker.harness import Events, make_it_ready, mood
 phase, log = sys.argv[1], Path(sys.argv[2])
 load = "forever" if phase == "load" else phase if phase == "installer" else ""
 spec = RunnerSpec(factory="tests.worker.fake_models:Moody", options={"load": load})
-runner = WorkerRunner(spec, log_path=log)
+# End-of-file alone must do: a heartbeat into a broken pipe would end the worker too.
+runner = WorkerRunner(spec, log_path=log, timings=Timings(heartbeat_s=600.0))
 if load:
     from engine.runner import Loading
     runner.start()

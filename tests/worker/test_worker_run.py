@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from engine.fake import FakeRunner
 from engine.geometry import ArenaShape
 from engine.runner import Died, Encoded, ForwardError, PromptInput, RunnerDied, RunnerError
 from engine.worker import Timings, WorkerRunner
+from engine.worker.channel import Channel
 from engine.worker.wire import MAX_FRAME_BYTES
 from tests.worker.harness import SHAPE, Events, make_it_ready, mood, plan_of, until
 
@@ -180,8 +182,17 @@ print(sorted(heavy & set(sys.modules)))
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_a_worker_that_answers_and_dies_has_answered(make_ready: Make) -> None:
+def test_a_worker_that_answers_and_dies_has_answered(
+    make_ready: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runner = make_ready()
+
+    def wait_for_the_end(channel: Channel, timeout_s: float) -> None:
+        poller = select.poll()
+        poller.register(channel._read_fd, select.POLLIN)
+        until(lambda: any(event & select.POLLHUP for _, event in poller.poll(0)))
+
+    monkeypatch.setattr(Channel, "wait", wait_for_the_end)  # the answer and the end are then met at once
     assert runner.run(mood("answer_and_exit")).sampled
     with pytest.raises(RunnerDied, match="exit status 0"):
         runner.run(plan_of(1, step=2))

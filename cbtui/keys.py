@@ -111,9 +111,12 @@ PROMPT_KEYS: tuple[Key, ...] = (
 )  # fmt: skip
 LEAVE_KEYS = PROMPT_KEYS[:1]
 
-#: Textual's own binding; listed so that the bottom line and help name it.
+#: Textual's own bindings; listed so that the bottom line and help name them.
 TAB_KEY = Key(id="focus.next", keys="tab", action="app.focus_next", label="max tokens", group=APP,
               typing="Tab", rank=3, tooltip="To max tokens, then from panel to panel")  # fmt: skip
+
+PALETTE_KEY = Key(id="app.palette", keys="ctrl+p", action="app.command_palette", group=APP, shown="ctrl+p",
+                  tooltip="Search all commands")  # fmt: skip
 
 APP_KEYS: tuple[Key, ...] = (
     Key(id="app.help", keys="question_mark,f1", action="help", label="help", group=APP, shown="?",
@@ -132,7 +135,11 @@ def bindings(keys: Iterable[Key]) -> list[BindingType]:
 
 def in_help(group: str) -> list[tuple[str, str]]:
     """What help lists under a heading: keys as written, and a sentence."""
-    keys = [k for k in (*SCREEN_KEYS, *PROMPT_KEYS, TAB_KEY, *APP_KEYS) if k.group == group and k.tooltip]
+    keys = [
+        k
+        for k in (*SCREEN_KEYS, *PROMPT_KEYS, TAB_KEY, *APP_KEYS, PALETTE_KEY)
+        if k.group == group and k.tooltip
+    ]
     return [("  ".join(filter(None, (k.shown, k.typing))), k.tooltip) for k in keys]
 
 

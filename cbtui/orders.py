@@ -58,6 +58,18 @@ def speed_order(state: EngineState, by: int) -> Command:
     return SetSpeed(wanted if wanted <= SPEEDS[-1] else None)
 
 
+def pending_words(state: EngineState, command: Command) -> str:
+    """What to say of a setting that waits for the next step, because the engine is paused in its work."""
+    if not (state.paused and num_unfinished(state)):
+        return ""
+    match command:
+        case SetMode(mode):
+            return f"{mode}: takes effect at next step"
+        case Configure(max_num_seqs=int(slots)):
+            return f"{slots} slot{'s' * (slots != 1)}: takes effect at next step"
+    return ""
+
+
 def is_running(state: EngineState, request_id: str) -> bool:
     """Whether a request has a slot and is not finished."""
     return any(slot.request_id == request_id and not slot.held for slot in state.slots)

@@ -60,9 +60,12 @@ class ActingScreen(Screen[None]):
 
     def _order(self, make: Callable[[], Command]) -> None:
         try:
-            self._send(make())
+            command = make()
         except orders.NoOrder as exc:
             self.say(str(exc))
+        else:
+            self._send(command)
+            self.say(orders.pending_words(self.state, command))
 
     def say(self, text: str = "") -> None:
         """Answer a key in words, beside the prompt."""
@@ -82,7 +85,7 @@ class ActingScreen(Screen[None]):
 
         def chosen(name: str | None) -> None:
             if name is not None:
-                self._send(SetMode(name))
+                self._order(lambda: SetMode(name))
 
         self.app.push_screen(ask_mode(self.state.pending_mode or self.state.mode), chosen)
 

@@ -107,7 +107,7 @@ def _large(size: Size, needs: Needs) -> dict[str, Region]:
         waiting, row = waiting - min(1, shrink), row - min(2, max(0, shrink - 1))
         middle = height - 2 - slots - waiting - row - timeline - prompt
     top = 1 + slots + waiting
-    finished = min(max(6, middle * 2 // 5), 12)
+    finished = min(max(6, middle * 2 // 7), 12)
     return {
         "header": Region(0, 0, width, 1),
         "slots": Region(0, 1, left, slots),

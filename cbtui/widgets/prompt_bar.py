@@ -18,6 +18,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from cbtui.keys import LEAVE_KEYS, PROMPT_KEYS, bindings
+from cbtui.tokens import cell_width
 
 PLACEHOLDER = "type a prompt · Enter"
 #: Shown for a line break inside a prompt; the value keeps the break itself.
@@ -187,6 +188,9 @@ class PromptBar(Horizontal):
         self._notice = (text, is_error)
         self.set_class(is_error, "-error")
         self.border_title = Content(f" {text} " if text else "")
+        if cell_width(text) > self.size.width - 4 > 0:
+            # The border would cut it off; nothing that went wrong is said by halves.
+            self.app.notify(text, markup=False, severity="error" if is_error else "information")
 
     def show_chat(self, is_on: bool, is_possible: bool) -> None:
         """Say whether prompts go through the chat template."""

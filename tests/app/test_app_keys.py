@@ -274,3 +274,32 @@ def test_the_answer_goes_with_the_next_key() -> None:
 
 def test_keys_that_belong_to_small_screens_are_unbound_on_large_ones() -> None:
     assert said_after(running(), "escape", "2") == "/ to type, ? for all keys"
+
+
+def test_settings_given_while_paused_say_when_they_act() -> None:
+    paused = {"status": "paused", "paused": True}
+    assert said_after(running(**paused), "escape", "m") == "static: takes effect at next step"
+    assert said_after(running(**paused), "escape", "+") == "4 slots: takes effect at next step"
+    assert said_after(running(**paused), "escape", "M", "2") == "continuous-padded: takes effect at next step"
+    assert said_after(running(), "escape", "m") == ""
+
+
+def test_the_palette_is_made_from_the_same_table() -> None:
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        found = {command.title: command.callback for command in app.get_system_commands(app.main)}
+        assert "Choose one of all modes" in found and "Quit" in found
+        await pilot.press("ctrl+p")
+        assert app.screen is not app.main
+        await pilot.press("escape")
+
+    drive(running(), script)
+
+
+def test_a_click_on_the_bottom_line_does_what_its_key_does() -> None:
+    feeder = running()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.click("#keys", offset=(22, 0))
+        assert feeder.commands == [Pause()]
+
+    drive(feeder, script)

@@ -27,6 +27,8 @@ from engine.workload import tutorial_workload
 DATA = Path(__file__).parent.parent / "data"
 #: Output tokens of the six: about a fifth of the tutorial's, so that a trace stays small.
 CAPS = (6, 20, 48, 12, 30, 9)
+#: A run that begins continuous and is switched to static after so many steps; six more are kept.
+SWITCHED, SWITCH_AFTER = "switched", 8
 STEP_S, TOKEN_S = 0.05, 0.0008
 
 
@@ -51,9 +53,9 @@ def main() -> None:
             for request, cap in zip(tutorial_workload(), CAPS, strict=True)
         ]
         prompts = encode(runner, requests)
-        for mode in MODES:
+        for name in (*MODES, SWITCHED):
             engine = Engine(
-                EngineConfig(mode=mode),
+                EngineConfig(mode="continuous" if name == SWITCHED else name),
                 runner,
                 ready.info,
                 clock=EngineClock(lambda: runner.now_s),
@@ -63,11 +65,15 @@ def main() -> None:
             for request, prompt in zip(requests, prompts, strict=True):
                 submit(engine, request, prompt)
             header = TraceHeader(SCHEMA_VERSION, "SmolLM2-135M-Instruct", "cpu", "float32")
-            path = DATA / f"trace-{mode}.jsonl"
+            path = DATA / f"trace-{name}.jsonl"
             with path.open("wb") as file:
                 writer = TraceWriter(file, header)
                 for record in drain(engine):
                     writer.write(record)
+                    if name == SWITCHED and record.step == SWITCH_AFTER:
+                        engine.set_mode("static")
+                    if name == SWITCHED and record.step == SWITCH_AFTER + 6:
+                        break
             print(path, path.stat().st_size, file=sys.stderr)
     finally:
         runner.close()

@@ -187,3 +187,8 @@ class Moody:
 def fake(spec: RunnerSpec, progress: Callable[[Loading], None]) -> FakeRunner:
     """The engine's own fake: the same answers through the process as without it."""
     return FakeRunner()
+
+
+def slow_fake(spec: RunnerSpec, progress: Callable[[Loading], None]) -> FakeRunner:
+    """The same, slow enough for a test to meet it in the middle."""
+    return FakeRunner(delay_s=0.003)

@@ -35,7 +35,7 @@ from engine.engine import Engine, StepLost
 from engine.modes import mode_named
 from engine.recording import blocked_now, slots_now, waiting_now
 from engine.records import Record
-from engine.runner import Died, Encoded, LoadFailed, Loading, ModelInfo, ModelRunner, Ready, RunnerError
+from engine.runner import Died, Encoded, LoadFailed, Loading, ModelInfo, ModelRunner, Ready, RunnerDied, RunnerError
 from engine.state import EngineState, Failure, Rejection, Status
 
 #: How often a waiting loop looks for news from the runner, seconds.
@@ -302,6 +302,9 @@ class EngineLoop:
                 )
             else:
                 self.engine.reset(epoch, self._death_reason)
+        except RunnerDied as exc:
+            self._after_death(str(exc), None)
+            return
         except RunnerError as exc:
             self._failure = Failure("KV cache", str(exc), "use fewer blocks: --num-blocks")
             return

@@ -18,7 +18,7 @@ import pyte
 
 KEYS = {
     "enter": "\r", "escape": "\x1b", "tab": "\t", "up": "\x1b[A", "down": "\x1b[B", "f1": "\x1bOP",
-    "f5": "\x1b[15~", "f6": "\x1b[17~", "f8": "\x1b[19~", "ctrl+q": "\x11", "ctrl+c": "\x03", "backspace": "\x7f",
+    "f5": "\x1b[15~", "f6": "\x1b[17~", "f8": "\x1b[19~", "ctrl+q": "\x11", "ctrl+c": "\x03",
 }  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from engine.loop import EngineLoop
 from engine.plan import Plan, Reply
 from engine.records import StepRecord
 from engine.request import SamplingParams
-from engine.runner import Died, LoadFailed, RunnerDied, RunnerEvent
+from engine.runner import Died, LoadFailed, RunnerDied, RunnerError, RunnerEvent
 from engine.state import EngineState
 
 
@@ -313,6 +313,26 @@ def test_a_second_death_within_a_minute_stops_and_a_restart_goes_on() -> None:
     assert state.status == "idle" and state.failure is None
     ends = {f.request_id: f.reason for r in desk.steps for f in r.events.finished}
     assert ends == {"r0": "error", "r1": "error", "r2": "length"}
+
+
+def test_a_death_while_the_arena_is_opened_is_a_death_like_any_other() -> None:
+    class Fragile(FakeRunner):
+        def open_arena(self, arena_id: int, shape: object) -> None:
+            if self._epoch == 1:
+                raise RunnerDied("the model process was killed by signal 9")
+            super().open_arena(arena_id, shape)  # type: ignore[arg-type]
+
+    assert Desk(Fragile()).say(prompts("ab"), turns=12).step == 4
+
+
+def test_an_arena_there_is_no_memory_for_is_a_failure_with_a_hint() -> None:
+    class Small(FakeRunner):
+        def open_arena(self, arena_id: int, shape: object) -> None:
+            raise RunnerError("the KV cache of 9 GB does not fit")
+
+    state = Desk(Small()).say(prompts("ab"))
+    assert state.failure is not None and "--num-blocks" in state.failure.hint
+    assert state.arriving_count == 1
 
 
 def test_two_deaths_far_apart_are_both_survived() -> None:

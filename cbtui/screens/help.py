@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
@@ -28,21 +30,31 @@ INTRODUCTION = (
 )
 
 
-def keys_text(group: str) -> Content:
-    """A group's keys, one a line."""
-    keys = in_help(group)
-    width = max(len(shown) for shown, _ in keys)
-    lines = [Content.styled(group, "bold")]
-    lines += [Content.assemble((shown.ljust(width), "$accent"), "  ", words) for shown, words in keys]
-    return Content("\n").join(lines)
+class Pairs(Container):
+    """Two columns, what wraps stays in its own: keys or names, and a sentence each."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]], style: str) -> None:
+        super().__init__()
+        self._pairs = pairs
+        self._style = style
+        self.styles.grid_columns = f"{max(len(name) for name, _ in pairs) + 2} 1fr"
+
+    def compose(self) -> ComposeResult:
+        for name, words in self._pairs:
+            yield Static(Content.styled(name, self._style))
+            yield Static(Content(words))
 
 
-def guide_text() -> Content:
-    """What each panel says."""
-    width = max(len(name) for name, _ in GUIDE)
-    lines = [Content(INTRODUCTION), Content("")]
-    lines += [Content.assemble((name.ljust(width), "bold"), "  ", words) for name, words in GUIDE]
-    return Content("\n").join(lines)
+class KeyGroup(Vertical):
+    """One heading of keys."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__()
+        self._group = group
+
+    def compose(self) -> ComposeResult:
+        yield Static(Content.styled(self._group, "bold"))
+        yield Pairs(in_help(self._group), "$accent")
 
 
 HELP_GROUPS = (ENGINE, REQUESTS, VIEW, APP)
@@ -61,14 +73,12 @@ class HelpScreen(ModalScreen[None]):
         with VerticalScroll(classes="box") as box:
             box.border_title = Content(" Help ")
             box.border_subtitle = Content(" Esc closes ")
-            yield Static(guide_text(), id="help-guide")
+            yield Static(Content(INTRODUCTION), id="help-introduction")
+            yield Pairs(GUIDE, "bold")
             with Horizontal(id="help-keys"):
-                with Vertical():
-                    yield Static(keys_text(ENGINE))
-                    yield Static(keys_text(VIEW))
-                with Vertical():
-                    yield Static(keys_text(REQUESTS))
-                    yield Static(keys_text(APP))
+                for groups in ((ENGINE, VIEW), (REQUESTS, APP)):
+                    with Vertical():
+                        yield from map(KeyGroup, groups)
 
     def action_close(self) -> None:
         self.dismiss()

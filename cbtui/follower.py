@@ -15,10 +15,10 @@ from cbtui.frame import Frame
 from cbtui.naming import Badges
 from cbtui.run_result import twin_of
 from engine.channels import History, Mailbox
-from engine.ledger import Ledger
-from engine.metrics import Metrics, MetricsSnapshot, RunSummary
-from engine.records import Record, StepRecord
 from engine.state import EngineState, Failure
+from engine.stream.ledger import Ledger
+from engine.stream.metrics import Metrics, MetricsSnapshot, RunSummary
+from engine.stream.records import Record, StepRecord
 
 #: Finished runs whose records are kept, to be shown beside a later one.
 RUNS_KEPT = 8

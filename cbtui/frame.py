@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cbtui.naming import Badges
-from engine.ledger import Ledger
-from engine.metrics import MetricsSnapshot, RunSummary
-from engine.records import Record, StepRecord
 from engine.state import EngineState
+from engine.stream.ledger import Ledger
+from engine.stream.metrics import MetricsSnapshot, RunSummary
+from engine.stream.records import Record, StepRecord
 
 
 @dataclass(frozen=True, slots=True)

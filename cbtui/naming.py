@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.records import Record
+from engine.stream.records import Record
 
 #: Okabe–Ito's colour-blind-safe colours and three kin, as grounds for black or white text.
 PALETTE: tuple[str, ...] = (

@@ -15,8 +15,8 @@ from cbtui.run_result import result_in_two_lines, result_lines
 from cbtui.step_story import step_sentences
 from cbtui.tokens import prose
 from cbtui.words import EMPTY, count, listed, names, seconds
-from engine.ledger import Ledger
-from engine.records import Events, Finish, Record, StepRecord
+from engine.stream.ledger import Ledger
+from engine.stream.records import Events, Finish, Record, StepRecord
 
 #: Events shown: the newest ones.
 EVENTS_SHOWN = 5

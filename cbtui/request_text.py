@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cbtui.pieces import Line
 from cbtui.tokens import cell_width, clip, clip_left, prose
-from engine.ledger import Ledger, RequestStory
+from engine.stream.ledger import Ledger, RequestStory
 
 
 def decode_output(ledger: Ledger, token_ids: list[int], *, is_whole: bool) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from cbtui.frame import Frame
 from cbtui.pieces import Line, say
 from cbtui.words import count, percent, seconds
-from engine.ledger import Ledger
-from engine.metrics import RunSummary
+from engine.stream.ledger import Ledger
+from engine.stream.metrics import RunSummary
 
 
 def modes_in_words(run: RunSummary) -> str:

@@ -8,7 +8,7 @@ from cbtui.frame import Frame
 from cbtui.pieces import Line, say
 from cbtui.tokens import prose
 from cbtui.words import count, names
-from engine.records import Release, Segment, StepRecord
+from engine.stream.records import Release, Segment, StepRecord
 
 #: Up to so many sequences a sum is written out.
 _SUMMANDS = 6

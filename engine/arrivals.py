@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from engine.commands import PromptRequest
-from engine.records import WAITING_SHOWN
 from engine.request import SamplingParams
 from engine.runner import Encoded, EncodedPrompt, ModelRunner, PromptInput
 from engine.state import Arriving
+from engine.stream.records import WAITING_SHOWN
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from collections import deque
 from itertools import islice
 
 from engine.commands import Command
-from engine.records import Record
 from engine.state import EngineState
+from engine.stream.records import Record
 
 
 class CommandQueue:

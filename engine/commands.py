@@ -34,7 +34,7 @@ class Cancel(msgspec.Struct, frozen=True):
 
 
 class SetMode(msgspec.Struct, frozen=True):
-    """Switch to one of `engine.modes.MODES` at the next step."""
+    """Switch to one of `engine.scheduling.modes.MODES` at the next step."""
 
     mode: str
 

@@ -19,7 +19,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one engine. The names are vLLM's.
 
     Attributes:
-        mode: what the user switches, one of `engine.modes.MODES`.
+        mode: what the user switches, one of `engine.scheduling.modes.MODES`.
         max_num_seqs: how many requests may hold a slot at once.
         max_num_batched_tokens: token positions one step may hold, padding included.
         max_model_len: longest prompt + output of a request, in tokens.

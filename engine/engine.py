@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 from engine.clock import EngineClock
 from engine.config import SLOT_LIMIT, EngineConfig
-from engine.geometry import ArenaShape, lay_out
-from engine.kv_cache import KVCacheManager
-from engine.modes import mode_named
-from engine.pending import PendingEvents
-from engine.plan import Plan, Reply, SampledToken
-from engine.recording import (
+from engine.request import Request, RequestStatus, SamplingParams
+from engine.runner import ForwardError, ModelInfo, ModelRunner, RunnerDied
+from engine.scheduling.kv_cache import KVCacheManager
+from engine.scheduling.modes import mode_named
+from engine.scheduling.scheduler import HeldSlot, Outcome, Schedule, Scheduler
+from engine.step.geometry import ArenaShape, lay_out
+from engine.step.plan import Plan, Reply, SampledToken
+from engine.stream.pending import PendingEvents
+from engine.stream.recording import (
     admissions,
     count_tokens,
     held_slot,
@@ -28,10 +31,7 @@ from engine.recording import (
     slots_now,
     waiting_now,
 )
-from engine.records import QuietRecord, RequestRecord, SlotRecord, StepRecord
-from engine.request import Request, RequestStatus, SamplingParams
-from engine.runner import ForwardError, ModelInfo, ModelRunner, RunnerDied
-from engine.scheduler import HeldSlot, Outcome, Schedule, Scheduler
+from engine.stream.records import QuietRecord, RequestRecord, SlotRecord, StepRecord
 
 
 def request_id_of(index: int) -> str:

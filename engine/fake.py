@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from zlib import crc32
 
-from engine.geometry import ArenaShape, Geometry, lay_out, read_cells
-from engine.mask import query_run
-from engine.plan import Plan, PlanRow, Reply, SampledToken
 from engine.runner import Encoded, EncodedPrompt, ModelInfo, PromptInput, Ready, RunnerEvent
+from engine.step.geometry import ArenaShape, Geometry, lay_out, read_cells
+from engine.step.mask import query_run
+from engine.step.plan import Plan, PlanRow, Reply, SampledToken
 
 VOCAB_SIZE = 1000
 #: Never written: what an unwritten cell holds.

@@ -32,11 +32,21 @@ from engine.commands import (
 )
 from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine, StepLost
-from engine.modes import mode_named
-from engine.recording import blocked_now, slots_now, waiting_now
-from engine.records import Record
-from engine.runner import Died, Encoded, LoadFailed, Loading, ModelInfo, ModelRunner, Ready, RunnerDied, RunnerError
+from engine.runner import (
+    Died,
+    Encoded,
+    LoadFailed,
+    Loading,
+    ModelInfo,
+    ModelRunner,
+    Ready,
+    RunnerDied,
+    RunnerError,
+)
+from engine.scheduling.modes import mode_named
 from engine.state import EngineState, Failure, Rejection, Status
+from engine.stream.recording import blocked_now, slots_now, waiting_now
+from engine.stream.records import Record
 
 #: How often a waiting loop looks for news from the runner, seconds.
 POLL_S = 0.02

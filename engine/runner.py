@@ -10,8 +10,8 @@ from typing import Protocol
 
 import msgspec
 
-from engine.geometry import ArenaShape
-from engine.plan import Plan, Reply
+from engine.step.geometry import ArenaShape
+from engine.step.plan import Plan, Reply
 
 
 class RunnerError(Exception):

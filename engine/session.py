@@ -15,7 +15,6 @@ import msgspec
 from engine.commands import PromptRequest
 from engine.config import EngineConfig
 from engine.engine import Engine, StepLost
-from engine.records import Record
 from engine.request import SamplingParams
 from engine.runner import (
     Died,
@@ -30,6 +29,7 @@ from engine.runner import (
     Ready,
     RunnerDied,
 )
+from engine.stream.records import Record
 from engine.token_text import TokenBytes
 
 #: Between two looks at a runner's events, seconds.

@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 
 from engine.config import EngineConfig
-from engine.records import SlotRecord, WaitingRecord
 from engine.runner import Loading, ModelInfo
+from engine.stream.records import SlotRecord, WaitingRecord
 
 #: `draining` is not a status: it is a number beside `mode`.
 Status = Literal["loading", "running", "paused", "idle", "failed", "closed"]

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from engine.commands import PromptRequest
-from engine.comparison import Comparison, compare, run_modes
 from engine.config import EngineConfig
 from engine.fake import FakeRunner
-from engine.records import Record
 from engine.runner import RunnerError
 from engine.session import encode, token_bytes_of, wait_until_ready
+from engine.stream.comparison import Comparison, compare, run_modes
+from engine.stream.records import Record
 from engine.workload import tutorial_workload
 from tests.cli.word_runner import FailingRunner, PartingRunner, WordRunner
 

@@ -44,7 +44,7 @@ APP = modules_of("cbtui")
 
 
 def test_the_walk_finds_modules_and_leaves_out_the_worker_side() -> None:
-    assert {"engine", "engine.plan", "engine.model_store.cache"} <= set(ENGINE)
+    assert {"engine", "engine.step.plan", "engine.model_store.cache"} <= set(ENGINE)
     assert any(map(is_worker_side, modules_of("engine")))
     assert not any(map(is_worker_side, ENGINE))
 

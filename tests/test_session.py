@@ -8,11 +8,11 @@ from engine.commands import PromptRequest
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.fake import FakeRunner
-from engine.ledger import Ledger
-from engine.plan import Plan, Reply
-from engine.records import QuietRecord
 from engine.runner import Died, LoadFailed, Loading, ModelLoadError, RunnerDied
 from engine.session import config_for, drain, encode, submit, token_bytes_of, wait_until_ready
+from engine.step.plan import Plan, Reply
+from engine.stream.ledger import Ledger
+from engine.stream.records import QuietRecord
 
 
 class Told(FakeRunner):

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from cbtui.cli.console import Look, badge, listed
 from cbtui.naming import letter_of
-from engine.comparison import output_text
-from engine.ledger import Ledger
-from engine.records import Finish, Record, StepRecord
+from engine.stream.comparison import output_text
+from engine.stream.ledger import Ledger
+from engine.stream.records import Finish, Record, StepRecord
 
 #: A longer log keeps this many lines at each end.
 ENDS_SHOWN = 15

@@ -249,7 +249,7 @@ def _config(
     mode: str, slots: int, budget: int, max_model_len: int, num_blocks: int, block_size: int
 ) -> EngineConfig:
     from engine.config import EngineConfig
-    from engine.modes import mode_named
+    from engine.scheduling.modes import mode_named
 
     return EngineConfig(
         mode=mode_named(mode).name,
@@ -262,7 +262,7 @@ def _config(
 
 
 def _modes(names: str) -> list[str]:
-    from engine.modes import mode_named
+    from engine.scheduling.modes import mode_named
 
     return list(dict.fromkeys(mode_named(name.strip()).name for name in names.split(",")))
 

@@ -12,11 +12,11 @@ from cbtui.cli.models import loaded_model
 from cbtui.cli.report import Reported, report
 from cbtui.cli.sources import read_bytes
 from engine.commands import PromptRequest
-from engine.comparison import Comparison, compare, folded, run_modes
 from engine.config import EngineConfig
-from engine.records import Record, StepRecord
 from engine.runner import EncodedPrompt, ModelRunner, Ready
 from engine.session import config_for, encode, token_bytes_of
+from engine.stream.comparison import Comparison, compare, folded, run_modes
+from engine.stream.records import Record, StepRecord
 from engine.worker.wire import RunnerSpec
 from engine.workload import WorkloadError, read_json_lines, require_all, tutorial_workload
 

@@ -14,10 +14,10 @@ from cbtui.cli.step_drawing import draw_mask, draw_row, mask_legend, step_headin
 from cbtui.cli.timelines import legend, steps_a_column, timeline
 from cbtui.cli.verdict import closing, identity
 from cbtui.naming import letter_of
-from engine.comparison import Comparison, Latency, ModeResult
-from engine.ledger import Ledger
-from engine.modes import mode_named
-from engine.records import Record, StepRecord
+from engine.scheduling.modes import mode_named
+from engine.stream.comparison import Comparison, Latency, ModeResult
+from engine.stream.ledger import Ledger
+from engine.stream.records import Record, StepRecord
 
 REQUESTS_SHOWN = 20
 #: Cells before a timeline's first column.

@@ -22,13 +22,13 @@ from cbtui.cli.models import loaded_model
 from cbtui.cli.sources import read_bytes, read_prompts
 from cbtui.naming import letter_of
 from engine.commands import PromptRequest
-from engine.comparison import output_text
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.ledger import Ledger, RequestStory
-from engine.records import StepRecord
 from engine.runner import ModelInfo
 from engine.session import config_for, drain, encode, submit, token_bytes_of
+from engine.stream.comparison import output_text
+from engine.stream.ledger import Ledger, RequestStory
+from engine.stream.records import StepRecord
 from engine.worker.wire import RunnerSpec
 from engine.workload import BadLine
 

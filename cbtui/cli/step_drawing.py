@@ -19,9 +19,9 @@ from rich.text import Text
 from cbtui.cli.console import Look, colour_of
 from cbtui.naming import letter_of
 from cbtui.tokens import cell_width
-from engine.ledger import Ledger
-from engine.mask import QueryRun, query_runs
-from engine.records import Record, Segment, StepRecord
+from engine.step.mask import QueryRun, query_runs
+from engine.stream.ledger import Ledger
+from engine.stream.records import Record, Segment, StepRecord
 
 #: A longer prefill keeps this many rows at each end.
 ROWS_KEPT = 4

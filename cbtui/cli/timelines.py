@@ -17,8 +17,8 @@ from rich.text import Text
 
 from cbtui.cli.console import Look, colour_of
 from cbtui.naming import letter_of
-from engine.ledger import Ledger
-from engine.records import Record, StepRecord
+from engine.stream.ledger import Ledger
+from engine.stream.records import Record, StepRecord
 
 SLOTS_SHOWN = 16
 PLAIN = {"decode": "=", "dead": "x", "idle": "."}

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from cbtui.cli.console import Look, listed
 from cbtui.naming import letter_of
-from engine.comparison import NEAR_TIE, Comparison, Difference, ModeResult
+from engine.stream.comparison import NEAR_TIE, Comparison, Difference, ModeResult
 
 DIFFERENCES_SHOWN = 10
 

@@ -1,12 +1,8 @@
 """Draws who may attend to whom in a step. Pure: a record in, any line of the drawing out.
 
-The mask is never built: each drawn query's allowed keys are one run (`engine.mask`), and every stretch of
-keys is blank, full, or cut by that run. Lines are made one at a time for the visible window, so a step of
-thousands of tokens costs what is on screen.
-
-    `█` new key, may be attended to     `▒` cached key, may be attended to     `·` blocked
-    `╳` padding, on either axis         `░` what a finished request's dead row looks at
-    `◆` the padding key that padding queries look at (a query without any key would be a softmax over nothing)
+The mask is never built: each drawn query's allowed keys are one run (`engine.step.mask`), and every
+stretch of keys is blank, full, or cut by that run. Lines are made one at a time for the visible window,
+so a step of thousands of tokens costs what is on screen.
 """
 
 from __future__ import annotations
@@ -20,8 +16,8 @@ from cbtui.drawing.window import LineWriter, merged
 from cbtui.naming import Badge, Badges
 from cbtui.pieces import Line, clip_line, line_width
 from cbtui.tokens import clip_left
-from engine.mask import query_run
-from engine.records import Segment, StepRecord
+from engine.step.mask import query_run
+from engine.stream.records import Segment, StepRecord
 
 NEW, CACHED, BLOCKED, PADDING, DEAD, PADDING_KEY = "█", "▒", "·", "╳", "░", "◆"
 

@@ -25,7 +25,7 @@ from cbtui.drawing.mask_shapes import (
     note_columns,
 )
 from cbtui.naming import Badges
-from engine.records import Segment, StepRecord
+from engine.stream.records import Segment, StepRecord
 
 # -- every cell ------------------------------------------------------------------------------------
 

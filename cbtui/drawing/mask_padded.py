@@ -21,7 +21,7 @@ from cbtui.drawing.mask_shapes import (
     note_columns,
 )
 from cbtui.naming import Badges
-from engine.records import StepRecord
+from engine.stream.records import StepRecord
 
 
 def fold_padded(record: StepRecord, badges: Badges, width: int, height: int) -> MaskLayout:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cbtui.naming import Badges
-from engine.records import StepRecord
+from engine.stream.records import StepRecord
 
 KeyKind = Literal["padding", "cached", "new"]
 

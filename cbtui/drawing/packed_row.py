@@ -14,7 +14,7 @@ from cbtui.drawing.token_cells import SequenceCells, TokenBytes, alternatives, s
 from cbtui.drawing.window import merged
 from cbtui.naming import Badges
 from cbtui.pieces import Line, Piece, clip_line, line_width
-from engine.records import StepRecord
+from engine.stream.records import StepRecord
 
 #: Tokens up to which every sequence has its own line.
 FEW = 8

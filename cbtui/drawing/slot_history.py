@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from engine.records import Record, StepRecord
+from engine.stream.records import Record, StepRecord
 
 StateKind = Literal["prefill", "decode", "dead", "idle"]
 #: Which state a column shows when two are equally common: the useful one.

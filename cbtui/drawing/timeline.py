@@ -19,7 +19,7 @@ from cbtui.drawing.slot_history import SlotHistory, State, scale_for
 from cbtui.drawing.window import merged
 from cbtui.naming import Badges
 from cbtui.pieces import Line, Piece, line_width, plain
-from engine.records import Record
+from engine.stream.records import Record
 
 DECODE, DEAD, IDLE = "▄", "░", "·"
 _MODE, _BARRIER = "│", "┤"

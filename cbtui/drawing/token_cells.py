@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from cbtui.naming import Badges
 from cbtui.pieces import Line, Piece, line_width
 from cbtui.tokens import cell_width, clip, spans, visible
-from engine.records import Segment
+from engine.stream.records import Segment
 
 #: A token id's bytes; None: never seen in the stream.
 TokenBytes = Callable[[int], bytes | None]

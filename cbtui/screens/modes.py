@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cbtui.screens.confirm import Answer, AskScreen
-from engine.modes import MODES
+from engine.scheduling.modes import MODES
 
 
 def ask_mode(current: str) -> AskScreen[str]:

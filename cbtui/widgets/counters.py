@@ -10,7 +10,7 @@ from cbtui.frame import Frame
 from cbtui.pieces import Line, clip_line, join
 from cbtui.widgets.lines import LinesView
 from cbtui.words import EMPTY, count, percent, rate, seconds
-from engine.metrics import RATE_WINDOW_S
+from engine.stream.metrics import RATE_WINDOW_S
 
 _WINDOW = f"({RATE_WINDOW_S:.0f} s)"
 #: From this height on there is a line with a bar for each share.

@@ -8,7 +8,7 @@ from cbtui.request_text import beginning_text
 from cbtui.tokens import clip, prose
 from cbtui.widgets.request_list import RequestList
 from cbtui.words import EMPTY, badge_cell, badge_cells, count
-from engine.ledger import RequestStory
+from engine.stream.ledger import RequestStory
 
 #: From this many cells on, waiting and running steps are spelled out.
 WIDE = 70

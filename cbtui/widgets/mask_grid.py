@@ -6,8 +6,8 @@ from cbtui.drawing.mask import Lookback, MaskDrawing, folded, legend, true_cells
 from cbtui.pieces import Line
 from cbtui.tokens import prose
 from cbtui.widgets.window_view import WindowView
-from engine.ledger import Ledger
-from engine.records import Segment, StepRecord
+from engine.stream.ledger import Ledger
+from engine.stream.records import Segment, StepRecord
 
 #: Tokens whose text is made for the few keys shown beside a row.
 _LOOKBACK_TOKENS = 24

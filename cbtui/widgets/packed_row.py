@@ -5,7 +5,7 @@ from __future__ import annotations
 from cbtui.drawing.packed_row import packed_lines, summary, title
 from cbtui.pieces import Line
 from cbtui.widgets.window_view import WindowView
-from engine.records import StepRecord
+from engine.stream.records import StepRecord
 
 
 class PackedRow(WindowView, can_focus=True):

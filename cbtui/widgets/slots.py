@@ -17,7 +17,7 @@ from cbtui.tokens import clip
 from cbtui.widgets.messages import SlotsScrolled
 from cbtui.widgets.request_list import RequestList
 from cbtui.words import EMPTY, badge_cell, badge_cells, count
-from engine.records import Segment, SlotRecord
+from engine.stream.records import Segment, SlotRecord
 
 #: From this many cells on, a line has room for long phases and a long bar.
 WIDE = 96

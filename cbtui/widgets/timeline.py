@@ -10,7 +10,7 @@ from cbtui.frame import Frame
 from cbtui.naming import Badges
 from cbtui.pieces import Line
 from cbtui.widgets.window_view import WindowView
-from engine.records import Record
+from engine.stream.records import Record
 
 
 class Timeline(WindowView, can_focus=True):

@@ -11,7 +11,7 @@ from cbtui.pieces import Line, Piece, fit
 from cbtui.tokens import cell_width, clip, prose
 from cbtui.widgets.request_list import RequestList
 from cbtui.words import EMPTY, chip, count
-from engine.records import WaitingRecord
+from engine.stream.records import WaitingRecord
 
 #: Reasons that need no numbers, in words.
 _WORDS = {

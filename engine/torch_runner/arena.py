@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from transformers.cache_utils import Cache
 
-from engine.geometry import ArenaShape
 from engine.runner import RunnerError
+from engine.step.geometry import ArenaShape
 
 if TYPE_CHECKING:
     from engine.torch_runner.step import Step

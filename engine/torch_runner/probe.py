@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.geometry import ArenaShape
-from engine.plan import Layout, Plan, PlanRow
 from engine.request import SamplingParams
 from engine.runner import ModelLoadError
+from engine.step.geometry import ArenaShape
+from engine.step.plan import Layout, Plan, PlanRow
 from engine.torch_runner.arena import KVArena, LayerShape
 from engine.torch_runner.attention import UnsupportedAttention
 from engine.torch_runner.checks import window_of_layer

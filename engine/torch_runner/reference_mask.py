@@ -1,13 +1,13 @@
 """The dense additive mask of a step, built the plain way: what every faster route is held against.
 
-Deliberately shares no code with `engine.mask` nor with the groups of `step.py`.
+Deliberately shares no code with `engine.step.mask` nor with the groups of `step.py`.
 """
 
 from __future__ import annotations
 
 import torch
 
-from engine.geometry import Geometry
+from engine.step.geometry import Geometry
 
 
 def dense_mask(

@@ -13,9 +13,7 @@ from collections import deque
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from engine.geometry import ArenaShape
 from engine.model_store import ResolvedModel, resolve
-from engine.plan import Plan, Reply, SampledToken
 from engine.runner import (
     Encoded,
     ForwardError,
@@ -29,6 +27,8 @@ from engine.runner import (
     RunnerError,
     RunnerEvent,
 )
+from engine.step.geometry import ArenaShape
+from engine.step.plan import Plan, Reply, SampledToken
 from engine.torch_runner.arena import KVArena
 from engine.torch_runner.encoding import encode
 from engine.torch_runner.load import LoadedModel, LoadOptions, adopt_model, load_model

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import torch
 
-from engine.plan import PlanRow, SampledToken
 from engine.runner import ForwardError
+from engine.step.plan import PlanRow, SampledToken
 
 
 def sample(logits: torch.Tensor, rows: Sequence[PlanRow]) -> list[SampledToken]:

@@ -6,7 +6,7 @@ A group is a set of queries that attend together, `[S, L]` queries beside `[S, K
     ragged   one group of all single-token rows (S rows, L = 1), one group a prefill (S = 1, causal)
     padded   one group: the real rectangle, padding queries and padding keys included
 
-Geometry comes from `engine.geometry`; this module adds no rule of its own.
+Geometry comes from `engine.step.geometry`; this module adds no rule of its own.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from engine.geometry import ArenaShape, Geometry, Span, lay_out, read_cells
-from engine.plan import Plan, PlanRow
+from engine.step.geometry import ArenaShape, Geometry, Span, lay_out, read_cells
+from engine.step.plan import Plan, PlanRow
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

@@ -19,8 +19,6 @@ from pathlib import Path
 
 import msgspec
 
-from engine.geometry import ArenaShape
-from engine.plan import Plan, Reply
 from engine.runner import (
     Died,
     Encoded,
@@ -34,6 +32,8 @@ from engine.runner import (
     RunnerError,
     RunnerEvent,
 )
+from engine.step.geometry import ArenaShape
+from engine.step.plan import Plan, Reply
 from engine.worker.log import WorkerLog, default_log_path
 from engine.worker.process import WorkerProcess
 from engine.worker.wire import (

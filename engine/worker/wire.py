@@ -13,9 +13,9 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from engine.geometry import ArenaShape
-from engine.plan import Plan, Reply
 from engine.runner import Encoded, LoadFailed, Loading, PromptInput, Ready, RunnerError
+from engine.step.geometry import ArenaShape
+from engine.step.plan import Plan, Reply
 
 MAGIC = b"cbw"
 PROTOCOL_VERSION = 1

@@ -18,12 +18,12 @@ from engine.commands import Command
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.fake import FakeRunner, fake_token_bytes
-from engine.records import QuietRecord, Record, StepRecord
 from engine.request import SamplingParams
 from engine.runner import ModelInfo
 from engine.session import drain
 from engine.state import EngineState
-from engine.trace import read_header, read_records
+from engine.stream.records import QuietRecord, Record, StepRecord
+from engine.stream.trace import read_header, read_records
 
 DATA = Path(__file__).parent.parent / "data"
 MODEL = ModelInfo(

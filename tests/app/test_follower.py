@@ -5,8 +5,8 @@ from __future__ import annotations
 from cbtui.follower import Follower
 from cbtui.link import Link
 from engine.channels import History, Mailbox
-from engine.records import StepRecord
 from engine.state import EngineState
+from engine.stream.records import StepRecord
 from tests.app.replay import Feeder, fake_records, later
 
 

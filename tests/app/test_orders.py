@@ -7,8 +7,8 @@ import pytest
 from cbtui import orders
 from engine.commands import Configure, Pause, Resume, SetMode, SetSpeed
 from engine.config import SLOT_LIMIT, EngineConfig
-from engine.records import SlotRecord, WaitingRecord
 from engine.state import Arriving, EngineState
+from engine.stream.records import SlotRecord, WaitingRecord
 
 
 def slot(number: int, *, held: bool = False) -> SlotRecord:

@@ -11,9 +11,9 @@ import msgspec
 from tokenizers import Tokenizer, decoders, models
 
 from engine.fake import VOCAB_SIZE, FakeRunner
-from engine.geometry import ArenaShape
-from engine.plan import Plan, Reply, SampledToken
 from engine.runner import Encoded, EncodedPrompt, ForwardError, LoadFailed, PromptInput
+from engine.step.geometry import ArenaShape
+from engine.step.plan import Plan, Reply, SampledToken
 from engine.workload import tutorial_workload
 
 _PIECE = re.compile(r"'s| ?\w+| ?[^\w\s]|\s")

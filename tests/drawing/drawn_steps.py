@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from cbtui.naming import Badges
-from engine.geometry import ArenaShape, lay_out
-from engine.plan import Layout, Plan, PlanRow, SegmentKind
-from engine.records import (
+from engine.step.geometry import ArenaShape, lay_out
+from engine.step.plan import Layout, Plan, PlanRow, SegmentKind
+from engine.stream.records import (
     Events,
     QuietRecord,
     RequestRecord,

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from cbtui.drawing.mask import MaskDrawing, folded, legend, true_cells
 from cbtui.pieces import line_width, plain
-from engine.mask import query_runs
-from engine.records import Segment, StepRecord
+from engine.step.mask import query_runs
+from engine.stream.records import Segment, StepRecord
 
 
 def look(segment: Segment) -> str:

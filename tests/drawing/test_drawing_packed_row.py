@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cbtui.drawing.packed_row import packed_lines, summary, title
 from cbtui.drawing.token_cells import percent
 from cbtui.pieces import line_width, plain
-from engine.records import StepRecord
+from engine.stream.records import StepRecord
 
 
 def drawn(record: StepRecord, scene: Scene, width: int = 158, height: int = 4) -> list[str]:

@@ -12,11 +12,11 @@ from engine.clock import EngineClock
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.fake import FakeRunner
-from engine.modes import MODES
-from engine.plan import Plan, Reply
-from engine.records import Record, StepRecord
 from engine.request import Request, SamplingParams
 from engine.runner import ForwardError
+from engine.scheduling.modes import MODES
+from engine.step.plan import Plan, Reply
+from engine.stream.records import Record, StepRecord
 
 
 @dataclass(frozen=True)

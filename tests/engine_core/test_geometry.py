@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.geometry import PAD_TOKEN_ID, ArenaShape, lay_out, read_cells
-from engine.mask import query_runs
-from engine.plan import Plan, PlanRow
 from engine.request import SamplingParams
+from engine.step.geometry import PAD_TOKEN_ID, ArenaShape, lay_out, read_cells
+from engine.step.mask import query_runs
+from engine.step.plan import Plan, PlanRow
 
 ARENA = ArenaShape(num_blocks=64, block_size=4, num_slots=8)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.kv_cache import BlockPool, KVCacheManager
+from engine.scheduling.kv_cache import BlockPool, KVCacheManager
 
 
 def test_blocks_come_from_the_slots_home_run_while_it_is_free() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.layouts import largest_count, step_cost
+from engine.scheduling.layouts import largest_count, step_cost
 
 layouts = st.sampled_from(["ragged", "padded"])
 

@@ -26,11 +26,11 @@ from engine.commands import (
 from engine.config import EngineConfig
 from engine.fake import FakeRunner
 from engine.loop import EngineLoop
-from engine.plan import Plan, Reply
-from engine.records import StepRecord
 from engine.request import SamplingParams
 from engine.runner import Died, LoadFailed, RunnerDied, RunnerError, RunnerEvent
 from engine.state import EngineState
+from engine.step.plan import Plan, Reply
+from engine.stream.records import StepRecord
 
 
 class HandClock:

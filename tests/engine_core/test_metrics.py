@@ -12,10 +12,10 @@ from engine.clock import EngineClock
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.fake import FakeRunner
-from engine.ledger import Ledger
-from engine.metrics import RATE_WINDOW_S, Metrics, MetricsSnapshot, percentile
-from engine.plan import Plan, Reply
 from engine.request import SamplingParams
+from engine.step.plan import Plan, Reply
+from engine.stream.ledger import Ledger
+from engine.stream.metrics import RATE_WINDOW_S, Metrics, MetricsSnapshot, percentile
 
 
 class Timed(FakeRunner):

@@ -13,9 +13,9 @@ import engine.fake
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.fake import FakeRunner
-from engine.geometry import ArenaShape, Geometry, lay_out, read_cells
-from engine.plan import Plan, PlanRow
 from engine.request import SamplingParams
+from engine.step.geometry import ArenaShape, Geometry, lay_out, read_cells
+from engine.step.plan import Plan, PlanRow
 
 PROMPTS = [[1, 2, 3], [4, 5, 6, 7], [8, 9]]
 PARAMS = SamplingParams(max_tokens=8)

@@ -10,14 +10,14 @@ from oracle import solo_outputs
 from scenario import Life, Scenario, pressed, scenarios
 
 from engine.fake import FakeRunner
-from engine.geometry import lay_out
-from engine.layouts import step_cost
-from engine.ledger import Ledger
-from engine.mask import query_runs
-from engine.metrics import Metrics
-from engine.modes import MODES
-from engine.records import Record, StepRecord
 from engine.request import RequestStatus
+from engine.scheduling.layouts import step_cost
+from engine.scheduling.modes import MODES
+from engine.step.geometry import lay_out
+from engine.step.mask import query_runs
+from engine.stream.ledger import Ledger
+from engine.stream.metrics import Metrics
+from engine.stream.records import Record, StepRecord
 
 
 def check_owners(life: Life, record: StepRecord) -> None:

@@ -10,10 +10,10 @@ from scenario import FailingRunner, tick_clock
 from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine, StepLost
 from engine.fake import FakeRunner
-from engine.plan import Plan, Reply
-from engine.records import StepRecord
 from engine.request import IllegalTransition, Request, RequestStatus, SamplingParams
 from engine.runner import RunnerDied
+from engine.step.plan import Plan, Reply
+from engine.stream.records import StepRecord
 
 
 def make(runner: FakeRunner | None = None, **config: object) -> Engine:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenario import Life, Scenario, scenarios
 
-from engine.records import SCHEMA_VERSION, TraceHeader
-from engine.trace import TraceError, TraceWriter, read_header, read_records
+from engine.stream.records import SCHEMA_VERSION, TraceHeader
+from engine.stream.trace import TraceError, TraceWriter, read_header, read_records
 
 
 def written(records: list) -> bytes:

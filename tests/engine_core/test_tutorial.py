@@ -7,10 +7,10 @@ import pytest
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.fake import FakeRunner
-from engine.ledger import Ledger
-from engine.metrics import Metrics
-from engine.records import StepRecord
 from engine.request import SamplingParams
+from engine.stream.ledger import Ledger
+from engine.stream.metrics import Metrics
+from engine.stream.records import StepRecord
 
 CAPS = [6, 50, 300, 30, 180, 45]
 PROMPT_LENGTHS = [5, 5, 7, 10, 7, 7]

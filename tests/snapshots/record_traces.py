@@ -16,11 +16,11 @@ import msgspec
 from engine.clock import EngineClock
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.modes import MODES
-from engine.plan import Plan, Reply
-from engine.records import SCHEMA_VERSION, TraceHeader
+from engine.scheduling.modes import MODES
 from engine.session import drain, encode, submit, token_bytes_of, wait_until_ready
-from engine.trace import TraceWriter
+from engine.step.plan import Plan, Reply
+from engine.stream.records import SCHEMA_VERSION, TraceHeader
+from engine.stream.trace import TraceWriter
 from engine.worker import RunnerSpec, WorkerRunner
 from engine.workload import tutorial_workload
 

@@ -19,10 +19,10 @@ from transformers import (
     PreTrainedModel,
 )
 
-from engine.geometry import ArenaShape
-from engine.plan import Layout, Plan, PlanRow, SampledToken
 from engine.request import SamplingParams
 from engine.runner import LoadFailed
+from engine.step.geometry import ArenaShape
+from engine.step.plan import Layout, Plan, PlanRow, SampledToken
 from engine.torch_runner import LoadOptions, TorchRunner
 from engine.torch_runner.forward import Route
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.plan import Layout
 from engine.runner import Encoded, PromptInput, Ready
+from engine.step.plan import Layout
 from engine.torch_runner import LoadOptions, TorchRunner
 from engine.torch_runner.forward import Route
 from tests.torch_runner.sequences import ARENA, Sequence, run_step

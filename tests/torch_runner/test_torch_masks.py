@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.geometry import ArenaShape, lay_out, read_cells
-from engine.mask import query_runs
-from engine.plan import Layout, Plan, PlanRow
+from engine.step.geometry import ArenaShape, lay_out, read_cells
+from engine.step.mask import query_runs
+from engine.step.plan import Layout, Plan, PlanRow
 from engine.torch_runner.reference_mask import dense_mask
 from engine.torch_runner.step import Step, key_cells
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 import torch
 
-from engine.geometry import ArenaShape, Geometry, lay_out
-from engine.plan import Layout, Plan
+from engine.step.geometry import ArenaShape, Geometry, lay_out
+from engine.step.plan import Layout, Plan
 from engine.torch_runner import forward, step
 from engine.torch_runner.forward import Route
 from tests.torch_runner.sequences import MIXED, assert_equals_alone, make_runner, run_step, three_sequences

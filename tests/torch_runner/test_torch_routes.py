@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.geometry import ArenaShape
-from engine.plan import Layout
+from engine.step.geometry import ArenaShape
+from engine.step.plan import Layout
 from engine.torch_runner.forward import Route
 from tests.torch_runner.sequences import (
     MIXED,

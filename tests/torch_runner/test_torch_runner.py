@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from engine.geometry import ArenaShape
-from engine.plan import Plan, PlanRow
 from engine.request import SamplingParams
 from engine.runner import (
     Encoded,
@@ -20,6 +18,8 @@ from engine.runner import (
     RunnerDied,
     RunnerError,
 )
+from engine.step.geometry import ArenaShape
+from engine.step.plan import Plan, PlanRow
 from engine.torch_runner import LoadOptions, TorchRunner
 from tests.torch_runner.sequences import ARENA, VOCAB, build, make_runner, run_step, three_sequences
 from tests.torch_runner.test_torch_load import make_tokenizer

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from engine.plan import Layout, PlanRow
 from engine.request import SamplingParams
 from engine.runner import ForwardError
+from engine.step.plan import Layout, PlanRow
 from engine.torch_runner.sampling import sample, uniform
 from tests.torch_runner.sequences import MIXED, make_runner, run_step, three_sequences
 

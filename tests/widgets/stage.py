@@ -12,14 +12,14 @@ from engine.clock import EngineClock
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.fake import FakeRunner
-from engine.ledger import Ledger
-from engine.metrics import Metrics
-from engine.plan import Plan, Reply
-from engine.recording import blocked_now, slots_now, waiting_now
-from engine.records import Record, StepRecord
 from engine.request import SamplingParams
 from engine.runner import ModelInfo
 from engine.state import EngineState, Status
+from engine.step.plan import Plan, Reply
+from engine.stream.ledger import Ledger
+from engine.stream.metrics import Metrics
+from engine.stream.recording import blocked_now, slots_now, waiting_now
+from engine.stream.records import Record, StepRecord
 
 STEP_S = 0.055
 

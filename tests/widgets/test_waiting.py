@@ -6,8 +6,8 @@ import pytest
 
 from cbtui.pieces import line_width, plain
 from cbtui.widgets.waiting import reason, waiting_lines, waiting_rows
-from engine.records import WaitingRecord
 from engine.state import Arriving
+from engine.stream.records import WaitingRecord
 from tests.widgets.stage import Stage
 
 

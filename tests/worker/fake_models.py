@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Callable
 
 from engine.fake import FakeRunner
-from engine.geometry import ArenaShape
-from engine.plan import Plan, Reply, SampledToken
 from engine.runner import (
     Encoded,
     EncodedPrompt,
@@ -28,6 +26,8 @@ from engine.runner import (
     RunnerError,
     RunnerEvent,
 )
+from engine.step.geometry import ArenaShape
+from engine.step.plan import Plan, Reply, SampledToken
 from engine.worker.wire import Replied, RunnerSpec, to_frame
 
 FOREVER_S = 600.0

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from engine.geometry import ArenaShape
-from engine.plan import Plan, PlanRow
 from engine.request import SamplingParams
 from engine.runner import Ready, RunnerEvent
+from engine.step.geometry import ArenaShape
+from engine.step.plan import Plan, PlanRow
 from engine.worker import WorkerRunner
 from tests.worker.fake_models import mood_token
 

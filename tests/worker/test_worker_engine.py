@@ -12,8 +12,8 @@ from engine.channels import CommandQueue, History, Mailbox
 from engine.commands import Close, PromptRequest, Submit
 from engine.config import EngineConfig
 from engine.loop import EngineLoop
-from engine.records import StepRecord
 from engine.runner import ModelRunner
+from engine.stream.records import StepRecord
 from engine.worker import WorkerRunner
 from tests.worker.harness import until
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from engine.fake import FakeRunner
-from engine.geometry import ArenaShape
 from engine.runner import Died, Encoded, ForwardError, PromptInput, RunnerDied, RunnerError
+from engine.step.geometry import ArenaShape
 from engine.worker import Timings, WorkerRunner
 from engine.worker.channel import Channel
 from engine.worker.wire import MAX_FRAME_BYTES

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.geometry import ArenaShape
-from engine.plan import Reply, SampledToken
 from engine.request import SamplingParams
 from engine.runner import Encoded, EncodedPrompt, LoadFailed, Loading, ModelInfo, PromptInput, Ready
+from engine.step.geometry import ArenaShape
+from engine.step.plan import Reply, SampledToken
 from engine.worker import wire
 from engine.worker.wire import FrameReader, WireError, to_answer, to_frame, to_order
 from tests.worker.harness import plan_of

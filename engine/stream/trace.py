@@ -10,7 +10,7 @@ from typing import IO
 
 import msgspec
 
-from engine.records import SCHEMA_VERSION, QuietRecord, Record, StepRecord, TraceHeader
+from engine.stream.records import SCHEMA_VERSION, QuietRecord, Record, StepRecord, TraceHeader
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(TraceHeader | StepRecord | QuietRecord)

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from engine.config import ConfigError, EngineConfig
-from engine.kv_cache import KVCacheManager
-from engine.layouts import largest_count, step_cost
-from engine.modes import Mode
-from engine.plan import Layout
 from engine.request import Request, RequestStatus
-from engine.waiting import WaitingQueue
+from engine.scheduling.kv_cache import KVCacheManager
+from engine.scheduling.layouts import largest_count, step_cost
+from engine.scheduling.modes import Mode
+from engine.scheduling.waiting import WaitingQueue
+from engine.step.plan import Layout
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.policies.continuous import whole_or_piece
 from engine.request import Request
+from engine.scheduling.policies.continuous import whole_or_piece
 
 
 class StaticPolicy:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.plan import Layout, SegmentKind
+from engine.step.plan import Layout, SegmentKind
 
 SCHEMA_VERSION = 1
 #: Waiting requests a record names; the rest are only counted, so its cost does not grow with the queue.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.plan import Layout
-from engine.policies.base import Policy
-from engine.policies.continuous import ContinuousPolicy
-from engine.policies.static import StaticPolicy
+from engine.scheduling.policies.base import Policy
+from engine.scheduling.policies.continuous import ContinuousPolicy
+from engine.scheduling.policies.static import StaticPolicy
+from engine.step.plan import Layout
 
 
 class Mode(msgspec.Struct, frozen=True):

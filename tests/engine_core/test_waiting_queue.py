@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.policies.continuous import ContinuousPolicy
 from engine.request import Request, RequestStatus, SamplingParams
-from engine.waiting import WaitingQueue
+from engine.scheduling.policies.continuous import ContinuousPolicy
+from engine.scheduling.waiting import WaitingQueue
 
 
 class ShortestPrompt(ContinuousPolicy):

@@ -17,10 +17,10 @@ import msgspec
 from engine.commands import PromptRequest
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.ledger import Ledger, RequestStory
-from engine.records import Record, StepRecord
 from engine.runner import EncodedPrompt, ModelRunner, Ready, RunnerError
 from engine.session import drain, submit
+from engine.stream.ledger import Ledger, RequestStory
+from engine.stream.records import Record, StepRecord
 
 #: Two candidates whose log probabilities are closer than this are a near tie in float32: rounding, which
 #: depends on the shape of the batch, may choose either.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from engine.records import Admission, Change, Events, Finish, Preemption, Release, RequestRecord
 from engine.request import FINISH_REASONS, Request
+from engine.stream.records import Admission, Change, Events, Finish, Preemption, Release, RequestRecord
 
 
 class PendingEvents:

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 
-from engine.policies.base import Policy
 from engine.request import Request
+from engine.scheduling.policies.base import Policy
 
 
 class WaitingQueue:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.plan import Plan, PlanRow
+from engine.step.plan import Plan, PlanRow
 
 #: What padding cells feed; any valid token id would do, its output is never read.
 PAD_TOKEN_ID = 0

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from engine.ledger import Ledger, RequestStory
-from engine.records import QuietRecord, Record, StepRecord
+from engine.stream.ledger import Ledger, RequestStory
+from engine.stream.records import QuietRecord, Record, StepRecord
 
 RATE_WINDOW_S = 5.0
 #: Finished requests whose latencies count towards the percentiles: the newest ones.

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engine.geometry import Geometry
-from engine.plan import Plan, PlanRow, SampledToken, SegmentKind
-from engine.records import (
+from engine.request import Request, RequestStatus
+from engine.scheduling.scheduler import HeldSlot, Schedule, Scheduler
+from engine.step.geometry import Geometry
+from engine.step.plan import Plan, PlanRow, SampledToken, SegmentKind
+from engine.stream.records import (
     WAITING_SHOWN,
     Admission,
     Preemption,
@@ -19,8 +21,6 @@ from engine.records import (
     TokenCounts,
     WaitingRecord,
 )
-from engine.request import Request, RequestStatus
-from engine.scheduler import HeldSlot, Schedule, Scheduler
 
 
 def plan_row(

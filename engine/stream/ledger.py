@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from engine.records import Events, Finish, QuietRecord, Record, RequestRecord, StepRecord
+from engine.stream.records import Events, Finish, QuietRecord, Record, RequestRecord, StepRecord
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.plan import Layout
+from engine.step.plan import Layout
 
 
 def step_cost(layout: Layout, counts: Sequence[int]) -> int:

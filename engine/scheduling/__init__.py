@@ -1,0 +1,1 @@
+"""Who runs, and with how many tokens: policies, the mechanism they share, slots and KV blocks."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
+from engine.request import SamplingParams
 from engine.runner import Encoded, PromptInput, Ready
+from engine.step.geometry import ArenaShape
 from engine.step.plan import Layout
 from engine.torch_runner import LoadOptions, TorchRunner
 from engine.torch_runner.forward import Route
@@ -69,6 +72,24 @@ def test_mixed_steps_give_what_generate_gives_alone(path: str, route: Route) -> 
         mask = torch.ones_like(ids)
         solo = causal.model.generate(ids, attention_mask=mask, max_new_tokens=len(output), do_sample=False)
         assert output == solo[0, len(prompt) :].tolist()[: len(output)]
+
+
+def test_a_seeded_text_is_the_same_alone_and_beside_seven_others(path: str) -> None:
+    runner = _started(path, "fast")
+    prompts = _encoded(runner)
+    settings = SamplingParams(temperature=0.9, top_k=40, top_p=0.95, seed=5)
+    texts = []
+    for slots in ([3], range(8)):
+        runner.open_arena(0, ArenaShape(8 * 16, 4, 8))
+        sequences = [
+            Sequence(slot, prompts[slot % 3], [slot + 8 * i for i in range(16)]) for slot in range(8)
+        ]
+        for sequence in sequences:
+            sequence.sampling = msgspec.structs.replace(settings, seed=sequence.slot)
+        for _ in range(12):
+            run_step(runner, dict.fromkeys(slots), sequences, "ragged")
+        texts.append(sequences[3].outputs)
+    assert texts[0] == texts[1]
 
 
 def test_it_knows_that_paris_is_the_capital_of_france(path: str) -> None:

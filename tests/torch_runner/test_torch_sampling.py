@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from engine.request import SamplingParams
 from engine.runner import ForwardError
 from engine.step.plan import Layout, PlanRow
-from engine.torch_runner.sampling import sample, uniform
+from engine.torch_runner import sampling
+from engine.torch_runner.sampling import keep_top_k, keep_top_p, sample, uniform
 from tests.torch_runner.sequences import MIXED, make_runner, run_step, three_sequences
 
 
-def _row(temperature: float = 0.0, seed: int = 0, output_index: int = 0, n_top: int = 0) -> PlanRow:
+def _row(
+    temperature: float = 0.0, seed: int = 0, output_index: int = 0, n_top: int = 0, **cuts: Any
+) -> PlanRow:
     return PlanRow(
         request_id="r0",
         slot=0,
@@ -23,7 +28,7 @@ def _row(temperature: float = 0.0, seed: int = 0, output_index: int = 0, n_top: 
         start_position=3,
         kv_len=4,
         block_ids=[0],
-        sampling=SamplingParams(temperature=temperature, seed=seed),
+        sampling=SamplingParams(temperature=temperature, seed=seed, **cuts),
         output_index=output_index,
         n_top=n_top,
     )
@@ -96,12 +101,85 @@ def test_a_token_of_no_probability_is_never_drawn() -> None:
     assert {t.token_id for t in tokens} == {0, 1}
 
 
+def _logits(rows: int = 6, vocab: int = 300) -> torch.Tensor:
+    return 3 * torch.randn(rows, vocab, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("k", [1, 2, 17, 299, 300, 1000])
+def test_top_k_keeps_what_transformers_keeps(k: int) -> None:
+    expected = TopKLogitsWarper(k)(None, _logits())
+    assert torch.equal(keep_top_k(_logits(), [k] * 6), expected)
+
+
+@pytest.mark.parametrize("p", [1e-6, 0.1, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("some", [4, 1024], ids=["sorting all", "the likeliest do"])
+def test_top_p_keeps_what_transformers_keeps(p: float, some: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "_LIKELY", some)
+    expected = TopPLogitsWarper(p)(None, _logits())
+    assert torch.equal(keep_top_p(_logits(), torch.full((6,), p, dtype=torch.float64)), expected)
+
+
+def test_each_row_is_cut_by_its_own_settings() -> None:
+    logits = _logits(4)
+    cut = keep_top_k(logits, [0, 3, 0, 1])
+    assert torch.isfinite(cut).sum(-1).tolist() == [300, 3, 300, 1]
+    cut = keep_top_p(logits, torch.tensor([1.0, 0.5, 1e-9, 1.0], dtype=torch.float64))
+    kept = torch.isfinite(cut).sum(-1).tolist()
+    assert (kept[0], kept[2], kept[3]) == (300, 1, 300) and 1 < kept[1] < 300
+
+
+def test_tokens_as_likely_as_the_last_one_kept_stay() -> None:
+    level = torch.tensor([[1.0, 0.0, 0.0, -5.0]], dtype=torch.float64)
+    assert torch.isfinite(keep_top_k(level, [2])).tolist() == [[True, True, True, False]]
+    half = torch.tensor([0.6], dtype=torch.float64)
+    assert torch.isfinite(keep_top_p(level, half)).tolist() == [[True, True, True, False]]
+
+
+def test_temperature_comes_first_then_top_k_then_top_p() -> None:
+    logits = _logits(1)
+    kept = TemperatureLogitsWarper(2.0)(None, logits)
+    kept = TopPLogitsWarper(0.7)(None, TopKLogitsWarper(20)(None, kept))
+    count = 3000
+    rows = [_row(2.0, seed=3, output_index=i, top_k=20, top_p=0.7) for i in range(count)]
+    drawn = torch.tensor([t.token_id for t in sample(logits.repeat(count, 1), rows)])
+    expected = torch.softmax(kept[0], dim=-1)
+    assert set(drawn.tolist()) == set(torch.nonzero(expected).flatten().tolist())
+    assert float((torch.bincount(drawn, minlength=300) / count - expected).abs().max()) < 0.03
+
+
+def test_the_logprob_is_of_the_whole_distribution() -> None:
+    logits = _logits(1)
+    (token,) = sample(logits, [_row(3.0, seed=2, top_k=2, top_p=0.9, n_top=3)])
+    table = torch.log_softmax(logits[0], dim=-1)
+    assert token.logprob == pytest.approx(float(table[token.token_id]))
+    assert [logprob for _, logprob in token.top] == pytest.approx(table.topk(3).values.tolist())
+
+
+def test_greedy_ignores_top_k_and_top_p() -> None:
+    logits = _logits(1)
+    (token,) = sample(logits, [_row(0.0, top_k=5, top_p=0.1)])
+    assert token.token_id == int(logits.argmax())
+
+
+def test_top_k_of_one_is_greedy_at_any_temperature() -> None:
+    logits = _logits()
+    rows = [_row(9.0, seed=s, top_k=1) for s in range(6)]
+    assert [t.token_id for t in sample(logits, rows)] == logits.argmax(-1).tolist()
+
+
+#: What each slot's request asks for: every way of drawing beside every other.
+CUTS: list[dict[str, Any]] = [{"temperature": 0.8, "top_k": 12}, {"temperature": 1.5, "top_p": 0.8}, {}]
+
+
 @pytest.mark.parametrize("layout", ["ragged", "padded"])
-def test_a_sampled_sequence_does_not_depend_on_its_neighbours(layout: Layout) -> None:
+@pytest.mark.parametrize("cuts", [[{"temperature": 0.8}] * 3, CUTS], ids=["temperature", "mixed"])
+def test_a_sampled_sequence_does_not_depend_on_its_neighbours(
+    layout: Layout, cuts: list[dict[str, Any]]
+) -> None:
     runner = make_runner("gpt2")
     together = three_sequences()
-    for sequence in together:
-        sequence.sampling = SamplingParams(temperature=0.8, seed=11 + sequence.slot)
+    for sequence, cut in zip(together, cuts, strict=True):
+        sequence.sampling = SamplingParams(seed=11 + sequence.slot, **cut)
     for feeds in MIXED:
         run_step(runner, feeds, together, layout)
     for sequence in together:

@@ -6,10 +6,25 @@ engine state that the records do not say.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from engine.stream.records import Events, Finish, QuietRecord, Record, RequestRecord, StepRecord
+
+
+class Turn(NamedTuple):
+    """A turn in a request's story: it arrived, entered a slot (`entered`, or `back` after it had to give
+    way), gave way (`tokens` must be fed again), ended, or its slot became free (`left`).
+
+    `step` is the step it belongs to, `time_s` the engine clock.
+    """
+
+    kind: Literal["arrived", "entered", "back", "gave way", "ended", "left"]
+    step: int
+    time_s: float
+    slot: int | None = None
+    tokens: int = 0
 
 
 @dataclass(slots=True)
@@ -18,6 +33,7 @@ class RequestStory:
 
     `token_steps[i]` is the step that made output token i; `token_times[i]` its end on the engine clock.
     `submitted_step`: the last finished step when it arrived. `first_step`: the step that first fed it.
+    `turns`: what happened to it, in order.
     `steps_fed`: steps that fed it a useful token.
     `finish_step`: the last finished step when it ended. `release_step`: the step that freed its slot.
     `dead_steps`: steps its slot was held after its end. `delivered_step` is when a caller of static
@@ -33,6 +49,7 @@ class RequestStory:
     logprobs: list[float | None] = field(default_factory=list)
     token_steps: list[int] = field(default_factory=list)
     token_times: list[float] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     steps_fed: int = 0
     dead_steps: int = 0
     num_preemptions: int = 0
@@ -52,6 +69,11 @@ class RequestStory:
     def outputs_at(self, step: int) -> list[int]:
         """Output token ids made up to and including `step`."""
         return self.output_token_ids[: bisect_right(self.token_steps, step)]
+
+    def token_at(self, step: int) -> int | None:
+        """Which output token the step made; None: it made none for this request."""
+        place = bisect_left(self.token_steps, step)
+        return place if place < len(self.token_steps) and self.token_steps[place] == step else None
 
     def is_finished_at(self, step: int) -> bool:
         """Whether its terminal event came at or before `step`."""
@@ -104,6 +126,8 @@ class Ledger:
                 for admission in record.events.admitted:
                     story = self.stories[admission.request_id]
                     story.slot = admission.slot
+                    kind: Literal["entered", "back"] = "back" if admission.resumed else "entered"
+                    story.turns.append(Turn(kind, record.step, record.start_s, admission.slot))
                     if story.first_step is None:
                         story.first_step, story.first_scheduled_s = record.step, record.start_s
                 self._apply_segments(record)
@@ -115,7 +139,8 @@ class Ledger:
     def _apply_arrivals(self, events: Events, step: int) -> None:
         self.token_bytes.update(events.tokens)
         for request in events.submitted:
-            self.stories[request.request_id] = RequestStory(request, step)
+            story = self.stories[request.request_id] = RequestStory(request, step)
+            story.turns.append(Turn("arrived", step, request.arrival_s))
 
     def _apply_segments(self, record: StepRecord) -> None:
         for segment in record.segments:
@@ -134,14 +159,17 @@ class Ledger:
         for preemption in events.preempted:
             story = self.stories[preemption.request_id]
             story.num_preemptions += 1
+            story.turns.append(Turn("gave way", step, time_s, preemption.slot, preemption.lost_tokens))
             story.slot = None
         for finish in events.finished:
             story = self.stories[finish.request_id]
             story.finish, story.finish_step = finish, step
+            story.turns.append(Turn("ended", step, finish.time_s, finish.slot))
             self.finished.append(finish.request_id)
         for release in events.released:
             story = self.stories[release.request_id]
             story.release_step, story.release_s = step, time_s
+            story.turns.append(Turn("left", step, time_s, release.slot))
 
     def decode(self, token_ids: list[int] | tuple[int, ...]) -> str:
         """Text of token ids by their bytes; incomplete UTF-8 shows as the replacement character."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -142,6 +142,7 @@ class Metrics:
         self._run_requests: list[RequestStory] = []
         self._unfinished: set[str] = set()
         self._num_finished = 0
+        self._num_requests = 0
         #: Finished runs, oldest first, and the one under way.
         self.runs: list[RunSummary] = []
 
@@ -151,6 +152,7 @@ class Metrics:
             if not self._unfinished and (self._run is None or self._run.last_step):
                 self._close_run()
             self._unfinished.add(request.request_id)
+            self._num_requests += 1
             self._run_requests.append(self._ledger[request.request_id])
         if isinstance(record, StepRecord):
             self._apply_step(record)
@@ -164,6 +166,26 @@ class Metrics:
             self._run_requests.clear()
         if not self._unfinished and self._run is not None and record.events.finished:
             self._close_run()
+
+    def copy(self) -> Metrics:
+        """These figures, to be folded on apart from them; of finished runs it knows the last one only.
+
+        The ledger is shared and may be ahead of the copy, so that the figures at any earlier step come
+        from a copy made before it and the records in between.
+        """
+        twin = Metrics(self._ledger)
+        twin._window = self._window.copy()
+        twin._window_output, twin._window_prompt = self._window_output, self._window_prompt
+        twin._window_s = self._window_s
+        twin._history = self._history.copy()
+        twin._ttft, twin._itl, twin._tpot = self._ttft.copy(), self._itl.copy(), self._tpot.copy()
+        twin._last = self._last
+        twin._run = self._run and replace(self._run, modes=list(self._run.modes))
+        twin._run_requests = list(self._run_requests)
+        twin._unfinished = set(self._unfinished)
+        twin._num_finished, twin._num_requests = self._num_finished, self._num_requests
+        twin.runs = self.runs[-1:]
+        return twin
 
     def _apply_step(self, record: StepRecord) -> None:
         self._last = record
@@ -182,11 +204,13 @@ class Metrics:
             if segment.sampled is None:
                 continue
             sampled += 1
-            times = self._ledger[segment.request_id].token_times
-            if len(times) >= 2:
-                self._itl.append(times[-1] - times[-2])
-            elif times:
-                self._ttft.append(times[0] - self._ledger[segment.request_id].request.arrival_s)
+            # Asked by step, because the ledger may be ahead of the record: see `copy`.
+            story = self._ledger[segment.request_id]
+            place = story.token_at(record.step)
+            if place:
+                self._itl.append(story.token_times[place] - story.token_times[place - 1])
+            elif place == 0:
+                self._ttft.append(story.token_times[0] - story.request.arrival_s)
         run.last_step = record.step
         run.slot_steps += record.max_num_seqs
         run.useful += useful
@@ -241,7 +265,7 @@ class Metrics:
     def snapshot(self) -> MetricsSnapshot:
         """The counters now."""
         last, run = self._last, self._run
-        requests = len(self._ledger.stories)
+        requests = self._num_requests
         if last is None:
             return MetricsSnapshot(num_requests=requests, num_finished=self._num_finished)
         seconds = self._window_s

@@ -153,3 +153,21 @@ def test_percentile_is_the_nearest_rank(values: list[float], share: float) -> No
     rank = math.ceil(round(share * len(values), 9))
     assert percentile(values, share) == sorted(values)[rank - 1]
     assert percentile([], share) is None
+
+
+def test_a_copy_folds_on_as_the_original_did_though_the_ledger_is_ahead() -> None:
+    bench = Bench(max_num_seqs=2)
+    records, snapshots, copies = [], [], []
+    for caps in ((4, 9, 2, 5), (3, 3)):
+        bench.ask(*caps)
+        while (record := bench.engine.step()) is not None:
+            bench.take(record)
+            records.append(record)
+            snapshots.append(bench.metrics.snapshot())
+            copies.append(bench.metrics.copy())
+    for start in range(len(records)):
+        metrics = copies[start]
+        for number in range(start + 1, len(records)):
+            metrics.apply(records[number])
+            assert metrics.snapshot() == snapshots[number]
+    assert bench.metrics.snapshot() == snapshots[-1]

@@ -59,7 +59,7 @@ class Arrivals:
         group, errors = [], []
         for request, index in zip(requests, indices, strict=True):
             try:
-                group.append(Arrival(request, self._params(request), index, arrival_s))
+                group.append(Arrival(request, request.sampling(self._new_seed), index, arrival_s))
             except ValueError as exc:
                 errors.append(str(exc))
         if group:
@@ -67,15 +67,6 @@ class Arrivals:
             self._next_ticket += 1
         self.num_taken += len(requests)
         return errors
-
-    def _params(self, request: PromptRequest) -> SamplingParams:
-        return SamplingParams(
-            max_tokens=request.max_tokens,
-            temperature=request.temperature,
-            seed=self._new_seed() if request.seed is None else request.seed,
-            stop_token_ids=request.stop_token_ids,
-            ignore_eos=request.ignore_eos,
-        )
 
     def ask(self) -> None:
         """Send what was not sent yet to be encoded."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
+
+from engine.request import SamplingParams
 
 
 class PromptRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request as a person or a file asks for it: text, not ids. Checked when it is applied.
 
     `chat`: through the model's chat template. `seed` None: the engine picks one and records it.
+    `priority`: lower enters earlier, under the policy `priority`. The sampling fields are those of
+    `SamplingParams`.
     """
 
     prompt: str
@@ -19,6 +25,32 @@ class PromptRequest(msgspec.Struct, frozen=True, kw_only=True):
     stop_token_ids: tuple[int, ...] = ()
     chat: bool = False
     label: str = ""
+    top_k: int = 0
+    top_p: float = 1.0
+    stop: tuple[str, ...] = ()
+    n_logprobs: int = 0
+    priority: int = 0
+
+    def sampling(self, new_seed: Callable[[], int]) -> SamplingParams:
+        """Its sampling parameters.
+
+        Args:
+            new_seed: picks a seed where none was asked for.
+
+        Raises:
+            ValueError: a value is out of range, said in one sentence.
+        """
+        return SamplingParams(
+            max_tokens=self.max_tokens,
+            temperature=self.temperature,
+            seed=new_seed() if self.seed is None else self.seed,
+            stop_token_ids=self.stop_token_ids,
+            ignore_eos=self.ignore_eos,
+            top_k=self.top_k,
+            top_p=self.top_p,
+            stop=self.stop,
+            n_logprobs=self.n_logprobs,
+        )
 
 
 class Submit(msgspec.Struct, frozen=True):
@@ -40,10 +72,21 @@ class SetMode(msgspec.Struct, frozen=True):
 
 
 class Configure(msgspec.Struct, frozen=True):
-    """Change limits at the next step; None leaves a limit as it is."""
+    """Change settings at the next step; None leaves one as it is.
+
+    Attributes:
+        max_num_seqs: fewer than run: nobody is killed, the surplus ends in its own time.
+        max_num_batched_tokens: fewer than run: waits until they have ended.
+        policy: one of `engine.scheduling.policies.POLICIES`.
+        prefix_caching: whether blocks with the same token prefix are shared.
+        preempt_surplus: preempt those beyond `max_num_seqs` instead, once.
+    """
 
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
+    policy: str | None = None
+    prefix_caching: bool | None = None
+    preempt_surplus: bool = False
 
 
 class SetSpeed(msgspec.Struct, frozen=True):

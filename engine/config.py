@@ -25,6 +25,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         max_model_len: longest prompt + output of a request, in tokens.
         block_size: token positions in one KV block.
         num_blocks: KV blocks in the arena.
+        policy: the order in which requests enter, one of `engine.scheduling.policies.POLICIES`.
+        prefix_caching: share full KV blocks between requests that begin with the same tokens.
 
     Raises:
         ConfigError: a limit is out of range, or the budget is below `max_num_seqs`
@@ -37,6 +39,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int = 2048
     block_size: int = 16
     num_blocks: int = 512
+    policy: str = "fcfs"
+    prefix_caching: bool = False
 
     def __post_init__(self) -> None:
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_model_len", "block_size", "num_blocks"):

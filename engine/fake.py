@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from zlib import crc32
 
+from engine.request import SamplingParams
 from engine.runner import Encoded, EncodedPrompt, ModelInfo, PromptInput, Ready, RunnerEvent
 from engine.step.geometry import ArenaShape, Geometry, lay_out, read_cells
 from engine.step.mask import query_run
@@ -24,6 +25,13 @@ EMPTY = (-1, -1)
 def fake_token_bytes(token_id: int) -> bytes:
     """Readable stand-in text of a fake token: a byte below 256, a short word above."""
     return bytes([token_id]) if token_id < 256 else b" t%d" % token_id
+
+
+def draw_seed(params: SamplingParams, output_index: int) -> str:
+    """What an output token is drawn with; nothing when greedy, as is drawing among one."""
+    if params.temperature <= 0 or params.top_k == 1:
+        return ""
+    return f"{params.seed}:{output_index}:{params.top_k}:{params.top_p}"
 
 
 class FakeRunner:
@@ -123,8 +131,7 @@ class FakeRunner:
 
     def _sample(self, row: PlanRow, seen: list[tuple[int, int]]) -> SampledToken:
         assert row.sampling is not None
-        seed = f"{row.sampling.seed}:{row.output_index}" if row.sampling.temperature > 0 else ""
-        digest = crc32(repr((seen, seed)).encode())
+        digest = crc32(repr((seen, draw_seed(row.sampling, row.output_index))).encode())
         token = 256 + digest % (VOCAB_SIZE - 256)
         top = [((token + i) % VOCAB_SIZE, -0.5 - i) for i in range(row.n_top)]
         return SampledToken(token, -0.5, top)

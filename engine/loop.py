@@ -247,6 +247,7 @@ class EngineLoop:
 
     def _ask_config(self, command: Configure) -> None:
         wanted = {name: value for name, value in msgspec.structs.asdict(command).items() if value is not None}
+        del wanted["preempt_surplus"]
         try:
             self._pending_config = msgspec.structs.replace(self._pending_config or self._limits, **wanted)
         except ConfigError as exc:

@@ -37,6 +37,9 @@ FINISH_REASONS: dict[RequestStatus, str] = {
     RequestStatus.FINISHED_IGNORED: "ignored",
 }
 
+#: The most likeliest tokens a request may ask to be recorded beside each sampled one (vLLM's limit).
+MOST_LOGPROBS = 20
+
 _ENDS = {RequestStatus.FINISHED_ABORTED, RequestStatus.FINISHED_ERROR}
 TRANSITIONS: dict[RequestStatus, set[RequestStatus]] = {
     RequestStatus.WAITING: {RequestStatus.RUNNING, RequestStatus.FINISHED_IGNORED} | _ENDS,
@@ -64,6 +67,12 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             a request's text does not depend on its neighbours, on preemption or on a restart.
         stop_token_ids: tokens that end the request, beside the model's end-of-sequence tokens.
         ignore_eos: go on past the model's end-of-sequence tokens (`stop_token_ids` still end it).
+        top_k: draw among the so many likeliest tokens only; 0: among all. Greedy ignores it.
+        top_p: draw among the fewest likeliest tokens whose probabilities (after the temperature, and among
+            the `top_k`) sum to at least this, in (0, 1]; 1: among all. Greedy ignores it.
+        stop: strings that end the request once its output holds one, across token boundaries. The text
+            is cut before it; the token ids stay.
+        n_logprobs: likeliest tokens to record beside each sampled one, at most `MOST_LOGPROBS`.
 
     Raises:
         ValueError: a value is out of range, said in one sentence.
@@ -74,12 +83,27 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
+    top_k: int = 0
+    top_p: float = 1.0
+    stop: tuple[str, ...] = ()
+    n_logprobs: int = 0
 
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
         if not 0.0 <= self.temperature < float("inf"):
             raise ValueError(f"temperature must be 0 (greedy) or a positive number, not {self.temperature}")
+        if self.top_k < 0:
+            raise ValueError(f"top_k must be 0 (off) or at least 1, not {self.top_k}")
+        if not 0.0 < self.top_p <= 1.0:
+            raise ValueError(f"top_p must be above 0 and at most 1 (off), not {self.top_p}")
+        if not 0 <= self.n_logprobs <= MOST_LOGPROBS:
+            raise ValueError(f"n_logprobs must be from 0 to {MOST_LOGPROBS}, not {self.n_logprobs}")
+        for string in self.stop:
+            if not string:
+                raise ValueError("a stop string must not be empty")
+            if any("\ud800" <= character <= "\udfff" for character in string):
+                raise ValueError("a stop string must be valid Unicode, not half of a surrogate pair")
 
 
 class Request:

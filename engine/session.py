@@ -15,7 +15,6 @@ import msgspec
 from engine.commands import PromptRequest
 from engine.config import EngineConfig
 from engine.engine import Engine, StepLost
-from engine.request import SamplingParams
 from engine.runner import (
     Died,
     Encoded,
@@ -96,16 +95,9 @@ def submit(engine: Engine, request: PromptRequest, encoded: EncodedPrompt) -> st
     Raises:
         ValueError: it has no tokens, or sampling parameters out of range.
     """
-    params = SamplingParams(
-        max_tokens=request.max_tokens,
-        temperature=request.temperature,
-        seed=secrets.randbits(31) if request.seed is None else request.seed,
-        stop_token_ids=request.stop_token_ids,
-        ignore_eos=request.ignore_eos,
-    )
     return engine.add_request(
         encoded.token_ids,
-        params,
+        request.sampling(lambda: secrets.randbits(31)),
         prompt_text=request.prompt,
         label=request.label,
         num_template_tokens=encoded.num_template_tokens,

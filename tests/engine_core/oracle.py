@@ -15,7 +15,8 @@ def solo_outputs(
     tokens = list(prompt)
     outputs: list[int] = []
     while len(outputs) < params.max_tokens and len(tokens) < max_model_len:
-        seed = f"{params.seed}:{len(outputs)}" if params.temperature > 0 else ""
+        drawn = params.temperature > 0 and params.top_k != 1
+        seed = f"{params.seed}:{len(outputs)}:{params.top_k}:{params.top_p}" if drawn else ""
         digest = crc32(repr((list(enumerate(tokens)), seed)).encode())
         token = 256 + digest % (VOCAB_SIZE - 256)
         outputs.append(token)

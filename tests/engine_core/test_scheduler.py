@@ -341,9 +341,22 @@ def test_limits_that_cannot_work_are_refused_in_words(name: str, value: int) -> 
 
 @pytest.mark.parametrize(
     "bad",
-    [{"max_tokens": 0}, {"temperature": -1.0}, {"temperature": float("nan")}, {"temperature": float("inf")}],
+    [
+        {"max_tokens": 0},
+        {"temperature": -1.0},
+        {"temperature": float("nan")},
+        {"temperature": float("inf")},
+        {"top_k": -1},
+        {"top_p": 0.0},
+        {"top_p": 1.01},
+        {"top_p": float("nan")},
+        {"n_logprobs": -1},
+        {"n_logprobs": 21},
+        {"stop": ("",)},
+        {"stop": ("end", "\ud800")},
+    ],
 )
-def test_sampling_parameters_that_cannot_work_are_refused(bad: dict[str, float]) -> None:
+def test_sampling_parameters_that_cannot_work_are_refused(bad: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
         SamplingParams(**bad)  # type: ignore[arg-type]
 

@@ -32,6 +32,7 @@ from engine.commands import (
 )
 from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine, StepLost
+from engine.guest import GUEST_TICKETS, Guest, Lend, Lent
 from engine.runner import (
     Died,
     Encoded,
@@ -104,6 +105,7 @@ class EngineLoop:
         self._token_bytes = token_bytes
         self._backlog: deque[Command] = deque()
         self._arrivals = Arrivals(runner, new_seed)
+        self._guest: Guest | None = None
         self._ready = False
         self._closed = False
         self._loading: Loading | None = Loading("starting the model process")
@@ -142,12 +144,35 @@ class EngineLoop:
         self._keep_quiet_changes()
         if self._closed:
             return
-        wait_s = self._time_to_step()
-        if wait_s <= 0:
+        wait_s = self._time_to_step() if self._guest is None else self._guest_turn(self._guest)
+        if wait_s <= 0 and self._guest is None:
             self._step()
-        else:
+        elif wait_s > 0:
             self._publish_if_changed()
             self.commands.wait(min(wait_s, POLL_S))
+
+    def _guest_turn(self, guest: Guest) -> float:
+        """Let a guest do a step while this loop's own engine stands still; seconds until its next."""
+        try:
+            wait_s = guest.turn()
+        except RunnerDied as exc:
+            self._after_death(str(exc), None)
+            return 0.0
+        if guest.is_over:
+            self._guest, wait_s = None, 0.0
+        return wait_s
+
+    def _lend(self, guest: Guest) -> None:
+        self._guest = guest
+        if self.engine is None or not self._ready:
+            guest.lost("the model is not loaded")
+            return
+        info = self.engine.info
+        token_bytes = self._token_bytes(info)
+        try:
+            guest.begin(Lent(self.runner, info, self.engine.epoch, token_bytes, self._n_top))
+        except RunnerDied as exc:
+            self._after_death(str(exc), None)
 
     def _time_to_step(self) -> float:
         """Seconds until the next step may start; infinity while there is nothing to run."""
@@ -218,6 +243,8 @@ class EngineLoop:
                 self._paused = True
             case Restart():
                 self._restart()
+            case Lend(guest):
+                self._lend(guest)
             case Close():
                 self._closed = True
         if not self._paused or not (self.engine and self.engine.has_work):
@@ -290,10 +317,20 @@ class EngineLoop:
                     self._model_is_ready(info, epoch)
                 case LoadFailed(message, stage, hint):
                     self._failure, self._ready = Failure(stage, message, hint), False
+                case Encoded(ticket=ticket) if ticket >= GUEST_TICKETS:
+                    self._answer_guest(event)
                 case Encoded():
                     self._enqueue(event)
                 case Died(message):
                     self._after_death(message, None)
+
+    def _answer_guest(self, event: Encoded) -> None:
+        if self._guest is None:
+            return
+        try:
+            self._guest.take(event)
+        except RunnerDied as exc:
+            self._after_death(str(exc), None)
 
     def _model_is_ready(self, info: ModelInfo, epoch: int) -> None:
         try:
@@ -347,6 +384,8 @@ class EngineLoop:
         twice in the same step (None: it died between steps)."""
         self._ready = False
         self._death_reason = reason
+        if self._guest is not None:
+            self._guest.lost(reason)
         if self._closed:
             return
         now, last = self.clock.source(), self._last_death

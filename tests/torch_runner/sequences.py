@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM as AutoModel
-from transformers import (
-    Gemma2Config,
-    GPT2Config,
-    GptOssConfig,
-    LlamaConfig,
-    MistralConfig,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
+from transformers import PreTrainedModel
 
 from engine.request import SamplingParams
 from engine.runner import LoadFailed
@@ -25,54 +16,9 @@ from engine.step.geometry import ArenaShape
 from engine.step.plan import Layout, Plan, PlanRow, SampledToken
 from engine.torch_runner import LoadOptions, TorchRunner
 from engine.torch_runner.forward import Route
+from tests.torch_runner.zoo import VOCAB, config
 
-VOCAB = 97
 ARENA = ArenaShape(num_blocks=40, block_size=4, num_slots=4)
-
-_SMALL: dict[str, Any] = {
-    "vocab_size": VOCAB,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": 128,
-    "bos_token_id": None,
-    "eos_token_id": None,
-    "pad_token_id": None,
-    "initializer_range": 0.3,  # large, so that outputs vary and a fault shows
-}
-
-
-def config(kind: str) -> PreTrainedConfig:
-    """A two-layer model's config: `gpt2`, `llama`, `mistral` (window 5), `gemma2` (capped scores, one
-    sliding layer), `gpt_oss` (sinks, one sliding layer, experts)."""
-    if kind == "gpt2":
-        return GPT2Config(
-            vocab_size=VOCAB,
-            n_embd=32,
-            n_layer=2,
-            n_head=4,
-            n_positions=128,
-            initializer_range=0.3,
-            bos_token_id=None,
-            eos_token_id=None,
-            pad_token_id=None,
-        )
-    if kind == "llama":
-        return LlamaConfig(**_SMALL)
-    if kind == "mistral":
-        return MistralConfig(**_SMALL, sliding_window=5)
-    if kind == "gemma2":
-        types = ["sliding_attention", "full_attention"]
-        return Gemma2Config(
-            **_SMALL, sliding_window=6, layer_types=types, attn_logit_softcapping=5.0, query_pre_attn_scalar=8
-        )
-    types = ["sliding_attention", "full_attention"]
-    return GptOssConfig(
-        **_SMALL, sliding_window=6, layer_types=types, num_local_experts=4, num_experts_per_tok=2
-    )
 
 
 def build(kind: str) -> PreTrainedModel:

@@ -11,7 +11,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 
 from engine.runner import ModelLoadError
 
@@ -27,6 +32,10 @@ _LENGTH_NAMES = (
     "max_seq_len",
 )
 
+#: Types that are causal only where their config says `is_decoder`, by the classes transformers also has
+#: for filling in masked words.
+_ENCODERS = frozenset(kind.model_type for kind in MODEL_FOR_MASKED_LM_MAPPING)
+
 #: Where models that do not say how long they may run are cut off.
 DEFAULT_MAX_MODEL_LEN = 2048
 
@@ -41,6 +50,8 @@ def check_config(config: PreTrainedConfig) -> None:
     if getattr(config, "is_encoder_decoder", False):
         _refuse(f"{kind} is an encoder–decoder model; cbtui runs decoder-only causal language models")
     text = config.get_text_config(decoder=True)
+    if text.model_type in _ENCODERS and not getattr(text, "is_decoder", False):
+        _refuse(f"{kind} is an encoder that sees the whole text at once; cbtui runs causal language models")
     if getattr(text, "is_causal", True) is False or getattr(text, "use_bidirectional_attention", None) in (
         True,
         "all",
@@ -54,13 +65,26 @@ def check_config(config: PreTrainedConfig) -> None:
         )
 
 
-def check_model(model: PreTrainedModel) -> None:
-    """Refuse what the model's class gives away.
+def check_class(config: PreTrainedConfig) -> None:
+    """Refuse what the class that transformers would make of a config gives away, before weights are read.
+
+    Raises:
+        ModelLoadError: it makes no causal language model of it, or one that `check_model` refuses.
+    """
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        _refuse(f"transformers has no causal language model of type {config.model_type}")
+    kind = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+    if isinstance(kind, type):
+        check_model(kind)
+
+
+def check_model(model: PreTrainedModel | type) -> None:
+    """Refuse what a model's class gives away; an instance of it or the class itself.
 
     Raises:
         ModelLoadError: one sentence with the reason.
     """
-    name = type(model).__name__
+    name = model.__name__ if isinstance(model, type) else type(model).__name__
     if getattr(model, "_is_stateful", False):
         _refuse(f"{name} keeps a recurrent state beside the KV cache, which cannot be packed into one row")
     if "position_ids" not in inspect.signature(model.forward).parameters:

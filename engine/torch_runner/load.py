@@ -17,12 +17,12 @@ from transformers.utils import logging as transformers_logging
 from engine.model_store import ResolvedModel, cache_root
 from engine.runner import Loading, ModelInfo, ModelLoadError
 from engine.torch_runner.arena import LayerShape, kv_bytes_per_token
-from engine.torch_runner.checks import check_config, check_model, max_model_len
+from engine.torch_runner.checks import check_class, check_config, check_model, max_model_len
 from engine.torch_runner.encoding import tokenizer_json
 from engine.torch_runner.forward import CausalModel, Route
 from engine.torch_runner.prepack import prepack_linears
 from engine.torch_runner.probe import probe
-from engine.torch_runner.sources import read_config, read_tokenizer, read_weights
+from engine.torch_runner.sources import check_gguf, read_config, read_tokenizer, read_weights
 from engine.torch_runner.threads import default_num_threads
 
 DTYPES = {
@@ -86,8 +86,12 @@ def load_model(source: ResolvedModel, options: LoadOptions, progress: Progress) 
     transformers_logging.disable_progress_bar()
     dtype, device = _dtype(options), choose_device(options.device)
     progress(Loading("reading the tokenizer", then="reading the weights"))
-    if source.kind != "gguf":
-        check_config(read_config(source))
+    if source.kind == "gguf":
+        check_gguf(source)
+    else:
+        config = read_config(source)
+        check_config(config)
+        check_class(config)
     tokenizer = read_tokenizer(source)
     folder = Path(source.path) if source.kind == "folder" else None
     tokenizer_path = tokenizer_json(tokenizer, folder, options.cache_dir, source.name)

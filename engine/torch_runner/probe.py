@@ -86,6 +86,13 @@ def _run_alone(model: CausalModel, tokens: list[list[int]]) -> tuple[list[torch.
         for sequence in tokens:
             output = model.alone(sequence)
             logits.append(output.logits[0, -1])
+            if not torch.isfinite(logits[-1]).all():
+                raise ModelLoadError(
+                    f"{name} gives logits that are not finite (NaN or infinity) in "
+                    f"{str(model.dtype).removeprefix('torch.')}",
+                    stage="probe",
+                    hint="use --dtype float32, or fetch the weights again",
+                )
             layers = _layer_shapes(model, output, name)
     except ModelLoadError:
         raise

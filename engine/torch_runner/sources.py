@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import torch
 from transformers import (
+    CONFIG_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -28,12 +29,16 @@ from transformers import (
 
 from engine.model_store import ResolvedModel
 from engine.runner import ModelLoadError
+from engine.torch_runner.checks import check_config
 
 T = TypeVar("T")
 
 #: Seconds the Hub gets to accept a connection.
 _REACH_S = 5.0
-_WEIGHTS = ("*.safetensors", "*.bin")
+#: What pickled weights are called. Reading them may run code, so they are not read at all.
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+#: How far into a GGUF file its architecture is looked for, bytes; by convention it comes first.
+_GGUF_HEAD = 1 << 16
 
 
 def read_config(source: ResolvedModel) -> PreTrainedConfig:
@@ -42,7 +47,11 @@ def read_config(source: ResolvedModel) -> PreTrainedConfig:
     Raises:
         ModelLoadError: there is none, or it is of a model transformers does not know.
     """
-    return _read(source, "config", lambda **where: AutoConfig.from_pretrained(source.path, **where))
+    return _read(
+        source,
+        "config",
+        lambda **where: AutoConfig.from_pretrained(source.path, trust_remote_code=False, **where),
+    )
 
 
 def read_tokenizer(source: ResolvedModel) -> PreTrainedTokenizerBase:
@@ -56,7 +65,36 @@ def read_tokenizer(source: ResolvedModel) -> PreTrainedTokenizerBase:
         return _read(
             source, "tokenizer", lambda: AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
         )
-    return _read(source, "tokenizer", lambda **where: AutoTokenizer.from_pretrained(source.path, **where))
+    return _read(
+        source,
+        "tokenizer",
+        lambda **where: AutoTokenizer.from_pretrained(source.path, trust_remote_code=False, **where),
+    )
+
+
+def check_gguf(source: ResolvedModel) -> None:
+    """Refuse a GGUF file whose architecture gives it away, before its vocabulary is unpacked (seconds).
+
+    What the file says of itself stands in its first key, `general.architecture`; what that type needs, its
+    default config tells. An architecture transformers does not know is its own affair to refuse.
+
+    Raises:
+        ModelLoadError: the file has no such key, or its architecture cannot be run.
+    """
+    with Path(source.path).open("rb") as file:
+        head = file.read(_GGUF_HEAD)
+    key = b"general.architecture"
+    at = head.find(key) + len(key)
+    if at < len(key) or len(head) < at + 12:
+        raise ModelLoadError(
+            f"{source.source} is damaged, cut short or incomplete: it does not say its architecture",
+            "find",
+            "choose another file with --model",
+        )
+    length = int.from_bytes(head[at + 4 : at + 12], "little")  # after the value's type, four bytes
+    name = head[at + 12 : at + 12 + length].decode(errors="replace")
+    if name in CONFIG_MAPPING:
+        check_config(CONFIG_MAPPING[name]())
 
 
 def read_weights(source: ResolvedModel, dtype: torch.dtype) -> PreTrainedModel:
@@ -65,7 +103,7 @@ def read_weights(source: ResolvedModel, dtype: torch.dtype) -> PreTrainedModel:
     Raises:
         ModelLoadError: the weights are missing, incomplete or damaged, or there is no memory for them.
     """
-    settings: dict[str, Any] = {"dtype": dtype, "output_loading_info": True}
+    settings: dict[str, Any] = {"dtype": dtype, "output_loading_info": True, "trust_remote_code": False}
     if source.kind == "gguf":
         file = Path(source.path)
         settings |= {"gguf_file": file.name, "quantization_config": GgufConfig(dequantize=True)}
@@ -73,10 +111,9 @@ def read_weights(source: ResolvedModel, dtype: torch.dtype) -> PreTrainedModel:
             source, "weights", lambda: AutoModelForCausalLM.from_pretrained(file.parent, **settings)
         )
     else:
-        if source.kind == "folder" and not any(any(Path(source.path).glob(p)) for p in _WEIGHTS):
-            raise ModelLoadError(
-                f"the folder {source.source} holds no weights (no .safetensors file)", "weights"
-            )
+        if source.kind == "folder":
+            _check_weight_files(source)
+        settings["use_safetensors"] = True
         model, report = _read(
             source,
             "weights",
@@ -91,12 +128,34 @@ def read_weights(source: ResolvedModel, dtype: torch.dtype) -> PreTrainedModel:
     return model.eval()
 
 
+def _check_weight_files(source: ResolvedModel) -> None:
+    folder = Path(source.path)
+    files = sorted(folder.glob("*.safetensors"))
+    if not files and any(any(folder.glob(pattern)) for pattern in _PICKLES):
+        raise ModelLoadError(
+            f"the folder {source.source} holds pickled weights only, which may run code when they are read; "
+            "cbtui reads .safetensors files",
+            "weights",
+            "choose another model with --model, or save this one again as safetensors",
+        )
+    if not files:
+        raise ModelLoadError(f"the folder {source.source} holds no weights (no .safetensors file)", "weights")
+    for file in files:
+        with file.open("rb") as opened:
+            if opened.read(24).startswith(b"version https://git-lfs"):
+                raise ModelLoadError(
+                    f"{file.name} in {source.source} is a Git LFS pointer, not the weights themselves",
+                    "weights",
+                    "git lfs pull",
+                )
+
+
 def _read(source: ResolvedModel, what: str, read: Callable[..., T]) -> T:
     try:
         return _from_hub(source, read) if source.kind == "hub" else read()
-    except ModelLoadError:
+    except (ModelLoadError, KeyboardInterrupt, SystemExit):
         raise
-    except Exception as error:
+    except BaseException as error:  # the tokenizers library panics, and its panic is not an Exception
         raise ModelLoadError(*_explained(error, source, what)) from error
 
 
@@ -130,7 +189,7 @@ def _hub_reachable() -> bool:
         return False
 
 
-def _explained(error: Exception, source: ResolvedModel, what: str) -> tuple[str, str, str]:
+def _explained(error: BaseException, source: ResolvedModel, what: str) -> tuple[str, str, str]:
     """Message, stage and hint for what transformers raised."""
     names = {kind.__name__ for kind in type(error).__mro__}
     text = str(error)
@@ -144,12 +203,20 @@ def _explained(error: Exception, source: ResolvedModel, what: str) -> tuple[str,
         return f"there is not enough memory for the {what} of {source.source}", what, another
     if "trust_remote_code" in text:
         return f"{source.source} needs code from its own repository, which cbtui does not run", what, another
-    if "SafetensorError" in names or "UnpicklingError" in names or "EOFError" in names:
+    if names & {"SafetensorError", "UnpicklingError", "EOFError"}:
         return f"the weights of {source.source} are damaged: {_first_line(text)}", what, "fetch them again"
+    if "ignore_mismatched_sizes" in text:
+        return f"the weights of {source.source} do not have the sizes its config says", what, another
+    if "does not appear to have a file named" in text and what == "weights":
+        return f"{source.source} holds no weights as .safetensors files", what, another
     if "Unrecognized configuration class" in text:
         return f"{source.source} is not a causal language model that transformers knows", what, another
     if "does not recognize this architecture" in text or "Unrecognized model" in text:
         return f"{source.source} is of a type that transformers does not know", what, another
+    if "GGUF model with architecture" in text:
+        return f"transformers cannot read {source.source}: {_first_line(text)}", what, another
+    if source.kind == "gguf" and not isinstance(error, ImportError):
+        return f"{source.source} is damaged, cut short or incomplete: {_first_line(text)}", what, another
     return f"the {what} of {source.source} cannot be read: {_first_line(text)}", what, ""
 
 
@@ -163,4 +230,4 @@ def _causes(error: BaseException | None) -> list[BaseException]:
 
 def _first_line(text: str) -> str:
     lines = text.strip().splitlines()
-    return lines[0].rstrip(".") if lines else "no reason given"
+    return lines[0].rstrip(".:") if lines else "no reason given"

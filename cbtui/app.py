@@ -27,6 +27,7 @@ from cbtui.options import LaunchOptions
 from cbtui.pace import FRAMES_PER_S, Pace
 from cbtui.screens.arrangement import kind_of
 from cbtui.screens.confirm import AskScreen, yes
+from cbtui.screens.looking import LookingScreen
 from cbtui.screens.main import MainScreen
 from cbtui.screens.too_small import TooSmallScreen
 from cbtui.theme import CBTUI_DARK
@@ -103,6 +104,8 @@ class CbtuiApp(App[None]):
         if self._pace is None or not self._pace.is_due():
             return
         self.main.look()
+        if isinstance(self.screen, LookingScreen):
+            self.screen.look()
         if not self._is_frozen and self.main.follower.state.model is not None:
             # What lives now lives on; without this the collector walks through it again and again.
             gc.collect()

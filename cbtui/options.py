@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from engine.commands import PromptRequest
 from engine.config import EngineConfig
 from engine.worker.wire import RunnerSpec
 
@@ -26,6 +27,7 @@ class LaunchOptions:
         demo: submit the tutorial's six requests at once.
         raw: plain continuation instead of the model's chat template.
         max_tokens: output tokens at most of a prompt typed without saying.
+        race: requests to race in two modes as soon as the model is there.
     """
 
     runner: RunnerSpec = field(default_factory=RunnerSpec)
@@ -35,6 +37,11 @@ class LaunchOptions:
     demo: bool = False
     raw: bool = False
     max_tokens: int = DEFAULT_MAX_TOKENS
+    race: tuple[PromptRequest, ...] = ()
+
+    def without_race(self) -> LaunchOptions:
+        """The same once the race has begun."""
+        return replace(self, race=())
 
 
 def runner_spec(

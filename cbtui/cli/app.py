@@ -15,7 +15,7 @@ from cbtui import __version__
 if TYPE_CHECKING:
     from engine.config import EngineConfig
 
-COMMANDS = ("launch", "compare", "run")
+COMMANDS = ("launch", "compare", "run", "race")
 
 app = typer.Typer(
     name="cbtui",
@@ -107,14 +107,9 @@ def launch(
     max_tokens: Annotated[int, typer.Option(min=1, help="Output tokens of a typed prompt.")] = 64,
 ) -> int:
     """Open the screen."""
-    from cbtui.cli.console import CommandError, is_dumb
-
-    if not (sys.stdout.isatty() and sys.stdin.isatty()) or is_dumb():
-        raise CommandError(
-            "the screen needs a terminal; without one use `cbtui compare` (the tutorial's requests in "
-            "every mode) or `cbtui run` (your prompts)"
-        )
     from cbtui.options import LaunchOptions, runner_spec
+
+    _need_terminal()
 
     options = LaunchOptions(
         runner=runner_spec(model, device, dtype, threads),
@@ -128,6 +123,61 @@ def launch(
     from cbtui.app import run_app
 
     return run_app(options)
+
+
+@app.command()
+def race(
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE",
+            help="JSON Lines with `prompt` and `output_tokens`, or a prompt a line. Default: the tutorial's "
+            "six requests.",
+        ),
+    ] = None,
+    *,
+    model: Model = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    threads: Threads = None,
+    slots: Slots = 3,
+    budget: Budget = 2048,
+    max_model_len: MaxModelLen = 2048,
+    num_blocks: NumBlocks = 512,
+    block_size: BlockSize = 16,
+    max_tokens: MaxTokens = None,
+) -> int:
+    """Open the screen on a race: the same requests static and continuous, step by step in turn."""
+    from cbtui.cli.sources import requests_of
+    from cbtui.options import DEFAULT_MAX_TOKENS, LaunchOptions, runner_spec
+    from engine.workload import tutorial_workload
+
+    _need_terminal()
+    requests = tutorial_workload() if file is None else requests_of(file, max_tokens, DEFAULT_MAX_TOKENS)
+    from cbtui.app import run_app
+
+    return run_app(
+        LaunchOptions(
+            runner=runner_spec(model, device, dtype, threads),
+            config=_config("continuous", slots, budget, max_model_len, num_blocks, block_size),
+            race=tuple(requests),
+        )
+    )
+
+
+def _need_terminal() -> None:
+    """The screen draws on a terminal.
+
+    Raises:
+        CommandError: there is none.
+    """
+    from cbtui.cli.console import CommandError, is_dumb
+
+    if not (sys.stdout.isatty() and sys.stdin.isatty()) or is_dumb():
+        raise CommandError(
+            "the screen needs a terminal; without one use `cbtui compare` (the tutorial's requests in "
+            "every mode) or `cbtui run` (your prompts)"
+        )
 
 
 @app.command()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import msgspec
+
 from cbtui.cli.console import CommandError
 from engine.commands import PromptRequest
-from engine.workload import BadLine, is_json_lines, read_json_lines, read_text_lines
+from engine.workload import BadLine, is_json_lines, read_json_lines, read_text_lines, require_all
 
 
 def read_bytes(source: str) -> tuple[str, bytes]:
@@ -35,3 +37,17 @@ def read_prompts(data: bytes, max_tokens: int | None, default: int) -> list[Prom
     if is_json_lines(data):
         return list(read_json_lines(data, limit))
     return list(read_text_lines(data, limit))
+
+
+def requests_of(source: str, max_tokens: int | None, default: int) -> list[PromptRequest]:
+    """The requests of a file that must be whole; for the options see `read_prompts`.
+
+    Raises:
+        CommandError: it cannot be read.
+        WorkloadError: there is a bad line, or nothing at all.
+    """
+    name, data = read_bytes(source)
+    requests = require_all(read_prompts(data, max_tokens, default), name)
+    if max_tokens is None:
+        return requests
+    return [msgspec.structs.replace(one, max_tokens=min(one.max_tokens, max_tokens)) for one in requests]

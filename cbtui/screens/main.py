@@ -17,9 +17,9 @@ from cbtui.keys import APP_KEYS, LEAVE_KEYS, PROMPT_KEYS, SCREEN_KEYS, bindings
 from cbtui.link import Link
 from cbtui.options import LaunchOptions
 from cbtui.run_result import modes_in_words
-from cbtui.screens.acting import ActingScreen
 from cbtui.screens.arrangement import TABS, Needs, arrange, kind_of
 from cbtui.screens.deck import Deck
+from cbtui.screens.excursions import ExcursionScreen
 from cbtui.screens.panels import PANELS, Panel, tab_titles
 from cbtui.widgets.centre import Centre, centre_text, lines_of
 from cbtui.widgets.key_bar import KeyBar, KeyClicked
@@ -31,7 +31,7 @@ from cbtui.widgets.text_view import TextView
 from cbtui.widgets.timeline import Timeline
 
 
-class MainScreen(ActingScreen):
+class MainScreen(ExcursionScreen):
     """See the module's words. Made of the table of panels, the prompt and the bottom line."""
 
     BINDINGS = bindings(SCREEN_KEYS)
@@ -67,6 +67,7 @@ class MainScreen(ActingScreen):
         """Take in what is new and draw it."""
         if self.follower.poll():
             self.draw()
+            self.race_when_ready()
 
     def draw(self) -> None:
         """Draw the newest frame: each panel shown whose data changed."""

@@ -1,0 +1,220 @@
+"""Two modes side by side on the same requests, in front of the main screen.
+
+Reads the lanes' mailboxes and histories and puts commands into the race's queue; the race itself runs in
+the engine's thread. Leaving the screen ends it, and the live engine goes on where it stood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.widgets import Footer
+
+from cbtui import orders
+from cbtui.follower import Follower
+from cbtui.race_score import Lane
+from cbtui.race_setup import Pair, lanes_of, pairs
+from cbtui.race_words import lane_title
+from cbtui.screens.confirm import Answer, AskScreen
+from cbtui.screens.looking import LookingScreen
+from cbtui.widgets.race_panels import FinishLines, RaceHeader, RaceSentence, RaceTable
+from cbtui.widgets.timeline import Timeline
+from engine.commands import Close, Pause, Resume, SetSpeed, Step
+from engine.config import EngineConfig
+from engine.guest import Lend
+from engine.race import Entry
+from engine.race_guest import RaceGuest
+
+#: Smallest height at which finish lines and figures stand side by side with boxes around.
+ROOMY = 32
+
+
+class RaceScreen(LookingScreen):
+    """See the module's words.
+
+    Args:
+        pair: the modes.
+        config: both lanes' limits.
+        entries: both lanes' requests.
+        lend: brings a guest into the engine's thread.
+    """
+
+    CSS_PATH = "race.tcss"
+    BINDINGS: ClassVar = [
+        Binding("space,f5", "pause", "pause/run", id="race.pause", tooltip="Pause, or run on"),
+        Binding("s,f8", "step", "round", id="race.step", tooltip="One step of each lane"),
+        Binding("v", "turn_over", "figures", id="race.view", tooltip="Finish lines, or figures"),
+        Binding("m", "pair", "modes", id="race.modes", tooltip="The same requests in other modes"),
+        Binding("r", "again", "again", id="race.again", tooltip="From the start"),
+        Binding("escape", "leave", "back", key_display="Esc", id="race.leave", tooltip="End the race"),
+        Binding("less_than_sign", "speed(-1)", "slower", key_display="<", id="race.slower"),
+        Binding("greater_than_sign", "speed(1)", "faster", key_display=">", id="race.faster"),
+    ]
+
+    def __init__(
+        self, pair: Pair, config: EngineConfig, entries: Sequence[Entry], lend: Callable[[Lend], None]
+    ) -> None:
+        super().__init__()
+        self._pair = pair
+        self._config = config
+        self._entries = tuple(entries)
+        self._lend = lend
+        self._speed: float | None = None
+        self._shows_figures = False
+        self.guest = self._new_guest()
+        self._followers = self._new_followers()
+
+    def _new_guest(self) -> RaceGuest:
+        return RaceGuest(lanes_of(self._pair, self._config, self._entries), speed=self._speed)
+
+    def _new_followers(self) -> tuple[Follower, ...]:
+        return tuple(Follower(channels.mailbox, channels.history) for channels in self.guest.channels)
+
+    def compose(self) -> ComposeResult:
+        yield RaceHeader(id="race-header")
+        yield Timeline(id="lane-0", classes="lane")
+        yield Timeline(id="lane-1", classes="lane")
+        with Horizontal(id="race-middle"):
+            yield FinishLines(id="finish-lines")
+            yield RaceTable(id="race-table")
+        yield RaceSentence(id="race-sentence")
+        yield Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        """Begin."""
+        self._arrange()
+        self._lend(Lend(self.guest))
+        self.query_one(FinishLines).focus()
+        self.draw()
+
+    def on_unmount(self) -> None:
+        """However it is left: the model goes back."""
+        self.guest.commands.order(Close())
+
+    # -- drawing ------------------------------------------------------------------------------
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """The lanes as last looked at."""
+        names = (self._pair.one, self._pair.other)
+        return [Lane(name, one.frame()) for name, one in zip(names, self._followers, strict=True)]
+
+    def look(self) -> None:
+        """Take in what is new and draw it."""
+        news = [follower.poll() for follower in self._followers]
+        if any(news):
+            self.draw()
+
+    def draw(self) -> None:
+        """Draw both lanes on one scale."""
+        if not self.is_mounted:
+            return
+        lanes = self.lanes
+        steps = max((lane.run.steps for lane in lanes if lane.run), default=0)
+        with self.app.batch_update():
+            self.query_one(RaceHeader).show_lanes(lanes)
+            for number, lane in enumerate(lanes):
+                frame, panel = lane.frame, self.query_one(f"#lane-{number}", Timeline)
+                panel.set_class(lane.is_done, "-done")
+                panel.draw_run(frame.lanes, frame.badges, steps=steps, name=lane_title(lane))
+            if lanes[0].frame.ledger.stories:
+                self.query_one(FinishLines).show_lanes(lanes)
+                self.query_one(RaceTable).show_lanes(lanes)
+            self.query_one(RaceSentence).show_lanes(lanes)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._arrange()
+        self.call_after_refresh(self.draw)
+
+    def on_screen_resume(self) -> None:
+        self._arrange()
+        self.draw()
+
+    def _arrange(self) -> None:
+        """Heights of the lanes; without room one of the two middle panels."""
+        size = self.app.size
+        roomy = size.height >= ROOMY and size.width >= 100
+        self.set_class(not roomy, "-small")
+        self.set_class(not roomy and self._shows_figures, "-figures")
+        slots = self._config.max_num_seqs
+        most = max(2, (size.height - 18) // 2 - 4) if roomy else max(2, (size.height - 14) // 2)
+        extra = 4 if roomy else 2
+        for number in (0, 1):
+            self.query_one(f"#lane-{number}").styles.height = min(slots, most) + extra
+
+    # -- keys ---------------------------------------------------------------------------------
+
+    def action_pause(self) -> None:
+        state = self._followers[0].state
+        other = self._followers[1].state
+        self.guest.commands.order(Resume() if state.paused or other.paused else Pause())
+
+    def action_step(self) -> None:
+        self.guest.commands.order(Step())
+
+    def action_speed(self, by: int) -> None:
+        """Half or twice as many rounds a second."""
+        try:
+            command = orders.speed_order(self._followers[0].state, by)
+        except orders.NoOrder as exc:
+            self.notify(str(exc).replace("steps", "rounds"), timeout=2)
+            return
+        if isinstance(command, SetSpeed):
+            self._speed = command.steps_per_s
+            self.guest.commands.order(command)
+
+    def action_again(self) -> None:
+        """From the start, with the same requests."""
+        self.guest.commands.order(Close())
+        self.guest = self._new_guest()
+        self._followers = self._new_followers()
+        self._lend(Lend(self.guest))
+        self.draw()
+
+    def action_pair(self) -> None:
+        """Choose two other modes for the same requests."""
+
+        def chosen(pair: Pair | None) -> None:
+            if pair is not None:
+                self._pair = pair
+                self.action_again()
+
+        self.app.push_screen(ask_pair("The same requests again, from the start."), chosen)
+
+    def action_turn_over(self) -> None:
+        """Small screens show finish lines or figures."""
+        self._shows_figures = not self._shows_figures
+        self._arrange()
+        self.call_after_refresh(self.draw)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """There is something to turn over only where both do not fit."""
+        return self.has_class("-small") if action == "turn_over" else True
+
+    def action_leave(self) -> None:
+        self.dismiss()
+
+
+def ask_pair(question: str) -> AskScreen[Pair]:
+    """The screen that asks for two modes; dismissed with the pair."""
+    found = pairs()
+    width = max(len(_against(pair)) for pair in found)
+    answers = [
+        Answer(
+            (str(number), *(("enter", "r") if number == 1 else ())),
+            str(number),
+            f"{_against(pair).ljust(width)}  {pair.question}",
+            pair,
+        )
+        for number, pair in enumerate(found, 1)
+    ]
+    return AskScreen("Race", question, answers)
+
+
+def _against(pair: Pair) -> str:
+    return f"{pair.one} against {pair.other}"

@@ -1,0 +1,214 @@
+"""The race on the screen: a real race of fake engines, turned by hand; no thread, no clock."""
+
+from __future__ import annotations
+
+from textual.pilot import Pilot
+
+from cbtui.app import CbtuiApp
+from cbtui.options import LaunchOptions
+from cbtui.pieces import plain
+from cbtui.race_score import score
+from cbtui.race_words import commentary, sentence, verdict
+from cbtui.screens.confirm import AskScreen
+from cbtui.screens.race import RaceScreen
+from engine.commands import Close, Command, PromptRequest, SetSpeed
+from engine.config import EngineConfig
+from engine.guest import Lend
+from engine.workload import tutorial_workload
+from tests.app.race_track import Track
+from tests.app.replay import Feeder, drive, fake_records
+
+
+def ready(**changes: object) -> Feeder:
+    feeder = Feeder()
+    feeder.ready(**changes)
+    return feeder
+
+
+def lent(commands: list[Command]) -> Lend:
+    (command,) = commands
+    assert isinstance(command, Lend)
+    return command
+
+
+def test_r_races_the_tutorials_six_when_nothing_was_typed() -> None:
+    feeder = ready()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "r")
+        assert isinstance(app.screen, AskScreen)
+        await pilot.press("enter")
+        assert isinstance(app.screen, RaceScreen)
+        guest = lent(feeder.commands).guest
+        assert guest is app.screen.guest
+        assert [lane.name for lane in app.screen.guest.lanes] == ["static", "continuous"]
+        assert app.screen.guest.lanes[0].entries == tuple(tutorial_workload())
+
+    drive(feeder, script)
+
+
+def test_r_races_the_requests_so_far_with_their_ids() -> None:
+    feeder = Feeder()
+    feeder.play(fake_records())
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "r", "2")
+        assert isinstance(app.screen, RaceScreen)
+        lanes = app.screen.guest.lanes
+        assert [lane.name for lane in lanes] == ["continuous-padded", "continuous"]
+        assert [entry.max_tokens for entry in lanes[0].entries] == [2, 5, 8, 3]
+
+    drive(feeder, script)
+
+
+def test_a_race_without_a_model_is_put_off_in_words() -> None:
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "r")
+        assert app.screen is app.main
+
+    drive(Feeder(), script)
+
+
+def test_keys_of_the_race_and_the_way_back() -> None:
+    feeder = ready()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "r", "enter")
+        screen = app.screen
+        assert isinstance(screen, RaceScreen)
+        track = Track(screen)
+        track.rounds(3)
+        screen.look()
+        assert [score(lane).steps for lane in screen.lanes] == [3, 3]
+        await pilot.press("s")
+        track.turns()
+        screen.look()
+        assert [score(lane).steps for lane in screen.lanes] == [4, 4]
+        await pilot.press("less_than_sign")
+        assert screen.guest.commands.take_all() == [SetSpeed(128.0)]
+        first = screen.guest
+        await pilot.press("r")
+        assert screen.guest is not first and first.commands.take_all() == [Close()]
+        await pilot.press("escape")
+        assert app.screen is app.main
+        assert screen.guest.commands.take_all() == [Close()]
+
+    drive(feeder, script)
+
+
+def test_the_race_ends_with_one_sentence() -> None:
+    feeder = ready()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "r", "enter")
+        screen = app.screen
+        assert isinstance(screen, RaceScreen)
+        track = Track(screen)
+        track.rounds(100)
+        screen.look()
+        assert commentary(screen.lanes) == (
+            "Static: 1 request decoding, 2 slots held by those that ended, 3 waiting for the wave to end. "
+            "Continuous: 2 requests decoding."
+        )
+        track.to_the_end()
+        screen.look()
+        assert verdict(screen.lanes) == (
+            "Continuous needed 300 steps where static needed 480 (1.60×) for the same 611 tokens, because "
+            "static spent 829 slot-steps on requests that had already ended, while others waited for those "
+            "slots."
+        )
+        assert "Every output token is the same" in plain(sentence(screen.lanes)[1])
+        figures = score(screen.lanes[0])
+        assert (figures.ttft_steps, figures.completion_steps, figures.barrier_steps) == (
+            151.0,
+            251 + 5 / 6,
+            390.0,
+        )
+
+    drive(feeder, script)
+
+
+def test_six_slots_end_in_a_tie() -> None:
+    feeder = ready(config=EngineConfig(max_num_seqs=6))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "r", "enter")
+        screen = app.screen
+        assert isinstance(screen, RaceScreen)
+        Track(screen).to_the_end()
+        screen.look()
+        assert verdict(screen.lanes).startswith(
+            "A tie: 300 steps in both lanes, because with 6 slots for 6 requests nobody had to wait"
+        )
+
+    drive(feeder, script)
+
+
+def test_padding_is_named_where_it_is_the_difference() -> None:
+    feeder = ready()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "r", "2")
+        screen = app.screen
+        assert isinstance(screen, RaceScreen)
+        Track(screen).to_the_end()
+        screen.look()
+        assert "A tie: 300 steps in both lanes, but continuous-padded sent" in verdict(screen.lanes)
+        assert "are padding, which a packed row does not have" in verdict(screen.lanes)
+
+    drive(feeder, script)
+
+
+def test_a_dead_model_ends_the_race_in_words() -> None:
+    feeder = ready()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "r", "enter")
+        screen = app.screen
+        assert isinstance(screen, RaceScreen)
+        track = Track(screen)
+        track.rounds(2)
+        screen.guest.lost("the model process was killed")
+        screen.look()
+        assert plain(sentence(screen.lanes)[0]) == "The race has ended: the model process was killed."
+        await pilot.press("s", "space", "escape")
+        assert app.screen is app.main
+
+    drive(feeder, script)
+
+
+def test_cbtui_race_begins_as_soon_as_the_model_is_there() -> None:
+    feeder = Feeder()
+    requests = (PromptRequest(prompt="a", max_tokens=2), PromptRequest(prompt="b", max_tokens=3))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        app.main.look()
+        assert app.screen is app.main
+        feeder.ready()
+        app.main.look()
+        await pilot.pause()
+        assert isinstance(app.screen, RaceScreen)
+        assert app.screen.guest.lanes[1].entries == requests
+        await pilot.press("escape")
+        feeder.ready(step=1)
+        app.main.look()
+        await pilot.pause()
+        assert app.screen is app.main
+
+    drive(feeder, script, options=LaunchOptions(race=requests))
+
+
+def test_the_race_fits_every_size() -> None:
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "r", "enter")
+        screen = app.screen
+        assert isinstance(screen, RaceScreen)
+        Track(screen).rounds(20)
+        screen.look()
+        for size in ((160, 50), (80, 24), (60, 18), (40, 10), (120, 40)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        await pilot.press("v")
+        assert app.screen is screen
+
+    drive(ready(), script)

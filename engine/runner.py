@@ -35,6 +35,37 @@ class RunnerDied(RunnerError):
     """The runner is gone (killed, crashed, stalled, answering rubbish): nothing it held remains."""
 
 
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What loading found out about a model, for who wants to know; a runner without one leaves it empty.
+
+    Attributes:
+        architecture: its class.
+        num_parameters: numbers in its weights, shared ones once.
+        num_layers: layers that keep keys and values.
+        num_heads, num_kv_heads, head_dim: query heads, key heads and key width of the first layer.
+        sliding_window: keys a query sees in the layers that have a window; 0: none has.
+        length_reason: why `max_model_len` is what it is, in half a sentence.
+        route: `fast` (each sequence attends to its own cells) or `reference` (a dense mask).
+        route_reason: why not the fast one although it was wanted; else empty.
+        linears: how matrix products with the weights are done, in a few words.
+        largest_difference: largest difference of a logit between mixed steps and each sequence alone, on
+            the random prompts of the probe.
+    """
+
+    architecture: str = ""
+    num_parameters: int = 0
+    num_layers: int = 0
+    num_heads: int = 0
+    num_kv_heads: int = 0
+    head_dim: int = 0
+    sliding_window: int = 0
+    length_reason: str = ""
+    route: str = ""
+    route_reason: str = ""
+    linears: str = ""
+    largest_difference: float = 0.0
+
+
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine and the screen need to know of a loaded model.
 
@@ -50,6 +81,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
             empty for a fake.
         num_threads: torch threads in use.
         kv_bytes_per_token: bytes one cached token takes in the arena.
+        exact: whether logits are bitwise the same alone and in any batch (see `engine.torch_runner.exact`).
+        facts: what loading found out.
     """
 
     name: str
@@ -63,6 +96,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer_path: str = ""
     num_threads: int = 1
     kv_bytes_per_token: int = 0
+    exact: bool = False
+    facts: ModelFacts = ModelFacts()
 
 
 class PromptInput(msgspec.Struct, frozen=True):

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cbtui import __version__
+from cbtui.cli.model_options import Device, Dtype, Json, Model, Threads
 
 if TYPE_CHECKING:
     from engine.config import EngineConfig
 
-COMMANDS = ("launch", "compare", "run", "race")
+COMMANDS = ("launch", "compare", "run", "models", "race")
 
 app = typer.Typer(
     name="cbtui",
@@ -29,25 +30,7 @@ app = typer.Typer(
     ),
 )
 
-_MODEL, _LIMITS = "Model", "Engine limits"
-Model = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="A folder, a .gguf file or a Hub id (owner/name); default: SmolLM2-135M-Instruct.",
-        rich_help_panel=_MODEL,
-    ),
-]
-Device = Annotated[
-    str | None, typer.Option(metavar="NAME", help="auto, cpu, cuda or mps.", rich_help_panel=_MODEL)
-]
-Dtype = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="float32, bfloat16 or float16.", rich_help_panel=_MODEL),
-]
-Threads = Annotated[
-    int | None, typer.Option(min=1, max=1024, help="Threads of the model.", rich_help_panel=_MODEL)
-]
+_LIMITS = "Engine limits"
 Slots = Annotated[
     int,
     typer.Option(help="How many requests run at once (max_num_seqs).", rich_help_panel=_LIMITS),
@@ -65,7 +48,6 @@ MaxModelLen = Annotated[
 NumBlocks = Annotated[int, typer.Option(help="KV blocks.", rich_help_panel=_LIMITS)]
 BlockSize = Annotated[int, typer.Option(help="Tokens in a KV block.", rich_help_panel=_LIMITS)]
 MaxTokens = Annotated[int | None, typer.Option(min=1, help="Output tokens of a request at most.")]
-Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
 
 
 def _version(asked: bool) -> None:
@@ -293,6 +275,53 @@ def run(
         as_json=as_json,
     )
     return run_prompts(options)
+
+
+models = typer.Typer(
+    help="The models there are, and whether one can be run.", context_settings=app.info.context_settings
+)
+app.add_typer(models, name="models")
+
+
+@models.command("check")
+def models_check(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="A folder, a .gguf file or a Hub id (owner/name); default: SmolLM2-135M-Instruct.",
+        ),
+    ] = None,
+    *,
+    device: Device = None,
+    dtype: Dtype = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> int:
+    """Load a model, hold mixed steps against each sequence alone, and print what was found.
+
+    Exit code 2, and the reason in one sentence, where it cannot be run.
+    """
+    from cbtui.cli.model_commands import check_model
+    from cbtui.options import runner_spec
+
+    return check_model(runner_spec(name, device, dtype, threads), as_json=as_json)
+
+
+@models.command("list")
+def models_list(*, as_json: Json = False) -> int:
+    """The default model: whether it is here, how large it is, where it is."""
+    from cbtui.cli.model_commands import list_models
+
+    return list_models(as_json=as_json)
+
+
+@models.command("fetch")
+def models_fetch() -> int:
+    """Fetch the default model and convert it, once; later starts find it ready."""
+    from cbtui.cli.model_commands import fetch_model
+
+    return fetch_model()
 
 
 def _config(

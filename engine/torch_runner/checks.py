@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -87,7 +87,8 @@ def check_model(model: PreTrainedModel | type) -> None:
     name = model.__name__ if isinstance(model, type) else type(model).__name__
     if getattr(model, "_is_stateful", False):
         _refuse(f"{name} keeps a recurrent state beside the KV cache, which cannot be packed into one row")
-    if "position_ids" not in inspect.signature(model.forward).parameters:
+    forward: Any = model.forward  # type: ignore[union-attr]
+    if "position_ids" not in inspect.signature(forward).parameters:
         _refuse(
             f"{name} takes no position_ids, so sequences packed side by side could not start at position 0"
         )
@@ -127,7 +128,14 @@ def _model_classes(model: PreTrainedModel) -> list[type]:
     return [kind for kind in kinds[: kinds.index(PreTrainedModel)] if issubclass(kind, PreTrainedModel)]
 
 
-def max_model_len(config: PreTrainedConfig) -> int:
+class LengthLimit(NamedTuple):
+    """Positions a model may be run to, and why so many, in half a sentence."""
+
+    tokens: int
+    reason: str
+
+
+def length_limit(config: PreTrainedConfig) -> LengthLimit:
     """Positions a model may be run to.
 
     A `dynamic` or `longrope` rotary embedding takes its frequencies from the whole row's largest position,
@@ -135,15 +143,25 @@ def max_model_len(config: PreTrainedConfig) -> int:
     below which the frequencies are fixed.
     """
     text = config.get_text_config(decoder=True)
-    lengths = [getattr(text, name, None) for name in _LENGTH_NAMES]
-    length = next((n for n in lengths if isinstance(n, int) and n > 0), DEFAULT_MAX_MODEL_LEN)
+    lengths = {name: getattr(text, name, None) for name in _LENGTH_NAMES}
+    limit = LengthLimit(DEFAULT_MAX_MODEL_LEN, "its config does not say how many")
+    for name, length in lengths.items():
+        if isinstance(length, int) and length > 0:
+            limit = LengthLimit(length, f"{name} in its config")
+            break
     for rope in _rope_parameters(text):
-        if "dynamic" in str(rope.get("rope_type")) or rope.get("rope_type") == "longrope":
+        kind = str(rope.get("rope_type"))
+        if "dynamic" in kind or kind == "longrope":
             original = rope.get("original_max_position_embeddings") or getattr(
                 text, "original_max_position_embeddings", None
             )
-            length = min(length, int(original or length))
-    return length
+            if original and int(original) < limit.tokens:
+                reason = (
+                    f"of {limit.tokens:,}: beyond, a rope of type {kind} takes its frequencies from the "
+                    "longest sequence of the step"
+                )
+                limit = LengthLimit(int(original), reason)
+    return limit
 
 
 def _rope_parameters(config: PreTrainedConfig) -> Iterator[dict[str, Any]]:

@@ -12,16 +12,17 @@ from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging as transformers_logging
 
 from engine.model_store import ResolvedModel, cache_root
-from engine.runner import Loading, ModelInfo, ModelLoadError
+from engine.runner import Loading, ModelFacts, ModelInfo, ModelLoadError
 from engine.torch_runner.arena import LayerShape, kv_bytes_per_token
-from engine.torch_runner.checks import check_class, check_config, check_model, max_model_len
+from engine.torch_runner.checks import check_class, check_config, check_model, layer_windows, length_limit
 from engine.torch_runner.encoding import tokenizer_json
 from engine.torch_runner.forward import CausalModel, Route
 from engine.torch_runner.prepack import prepack_linears
-from engine.torch_runner.probe import probe
+from engine.torch_runner.probe import Findings, probe
 from engine.torch_runner.sources import check_gguf, read_config, read_tokenizer, read_weights
 from engine.torch_runner.threads import default_num_threads
 
@@ -160,25 +161,46 @@ def _prepare(
         model = model.to(device=device, dtype=dtype).eval()
         causal = CausalModel(model, device, dtype)
         with torch.inference_mode():
-            if options.prepack and device.type == "cpu":
-                prepack_linears(model)
+            packed = prepack_linears(model) if options.prepack and device.type == "cpu" else 0
             findings = probe(causal, options.route)
     except (torch.OutOfMemoryError, MemoryError) as error:
         raise ModelLoadError(f"there is not enough memory on {device} for {source.name}", "memory") from error
+    limit = length_limit(model.config)
     info = ModelInfo(
         name=source.name,
         source=source.source,
         device=_device_name(device),
         dtype=options.dtype,
-        max_model_len=max_model_len(model.config),
+        max_model_len=limit.tokens,
         vocab_size=findings.vocab_size,
         eos_token_ids=eos_token_ids(model),
         has_chat_template=bool(tokenizer is not None and tokenizer.chat_template),
         tokenizer_path=tokenizer_path,
         num_threads=torch.get_num_threads(),
         kv_bytes_per_token=kv_bytes_per_token(findings.layers, dtype),
+        facts=_facts(model, findings, limit.reason, packed),
     )
     return LoadedModel(causal, tokenizer, info, findings.layers, findings.route, findings.fallback_reason)
+
+
+def _facts(model: PreTrainedModel, findings: Findings, length_reason: str, packed: int) -> ModelFacts:
+    first = findings.layers[0]
+    text = model.config.get_text_config(decoder=True)
+    linears = sum(isinstance(module, torch.nn.Linear | Conv1D) for module in model.modules())
+    return ModelFacts(
+        architecture=type(model).__name__,
+        num_parameters=sum(weight.numel() for weight in model.parameters()),
+        num_layers=len(findings.layers),
+        num_heads=getattr(text, "num_attention_heads", None) or first.num_key_heads,
+        num_kv_heads=first.num_key_heads,
+        head_dim=first.key_dim,
+        sliding_window=max(window or 0 for window in layer_windows(model).values()),
+        length_reason=length_reason,
+        route=findings.route,
+        route_reason=findings.fallback_reason,
+        linears=f"{packed} of {linears} prepacked by oneDNN" if packed else f"{linears} plain",
+        largest_difference=findings.largest_difference,
+    )
 
 
 def eos_token_ids(model: PreTrainedModel) -> tuple[int, ...]:

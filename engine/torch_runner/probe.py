@@ -39,12 +39,14 @@ class Findings:
         route: the route to run on: the wanted one, or the reference route if the fast one is not right.
         layers: what a token leaves in each layer's cache.
         vocab_size: number of logits.
+        largest_difference: of a logit, between mixed steps on that route and each sequence alone.
         fallback_reason: why the fast route was not taken; empty if it was, or was not wanted.
     """
 
     route: Route
     layers: list[LayerShape]
     vocab_size: int
+    largest_difference: float
     fallback_reason: str = ""
 
 
@@ -60,10 +62,12 @@ def probe(model: CausalModel, wanted: Route) -> Findings:
     routes: list[Route] = ["fast", "reference"] if wanted == "fast" else ["reference"]
     reasons: list[str] = []
     for route in routes:
-        reason = _try_route(model, route, layers, tokens, alone)
-        if not reason:
-            return Findings(route, layers, vocab_size, "; ".join(reasons))
-        reasons.append(reason)
+        try:
+            difference = _try_route(model, route, layers, tokens, alone)
+        except UnsupportedAttention as unsupported:
+            reasons.append(str(unsupported))
+        else:
+            return Findings(route, layers, vocab_size, difference, "; ".join(reasons))
     raise ModelLoadError(
         f"{type(model.model).__name__} cannot run several sequences in one step: {reasons[-1]}",
         stage="probe",
@@ -122,12 +126,20 @@ def _try_route(
     layers: list[LayerShape],
     tokens: list[list[int]],
     alone: list[torch.Tensor],
-) -> str:
-    """Why a route is not right for a model; empty if it is."""
+) -> float:
+    """Hold a route against each sequence alone.
+
+    Returns:
+        the largest difference of a logit.
+
+    Raises:
+        UnsupportedAttention: it is not right for the model; says why.
+    """
     try:
         model.use(route)
     except ValueError as error:
-        return _first_line(error)
+        raise UnsupportedAttention(_first_line(error)) from error
+    largest = 0.0
     arena = KVArena(_ARENA, layers, model.dtype, model.device)
     try:
         first, mixed = _first_step(tokens), _mixed_rows(tokens)
@@ -138,19 +150,22 @@ def _try_route(
             together = model.logits(step, arena, route)
             distance = max(_distance(a, b) for a, b in zip(together, alone, strict=True))
             if not distance <= _TOLERANCE[model.dtype]:
-                return (
+                raise UnsupportedAttention(
                     f"on random prompts the {layout} logits differ from those of each sequence alone "
                     f"(by {distance:.1e} of their spread)"
                 )
             if route == "fast" and (reason := _window_mismatch(model, step)):
-                return reason
-    except (torch.OutOfMemoryError, MemoryError):
+                raise UnsupportedAttention(reason)
+            largest = max(
+                largest, *(float((a - b).abs().max()) for a, b in zip(together, alone, strict=True))
+            )
+    except (torch.OutOfMemoryError, MemoryError, UnsupportedAttention):
         raise
-    except UnsupportedAttention as error:
-        return str(error)
     except Exception as error:
-        return f"a mixed step fails with {type(error).__name__}: {_first_line(error)}"
-    return ""
+        raise UnsupportedAttention(
+            f"a mixed step fails with {type(error).__name__}: {_first_line(error)}"
+        ) from error
+    return largest
 
 
 def _window_mismatch(model: CausalModel, step: Step) -> str:

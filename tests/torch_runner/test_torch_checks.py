@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from engine.runner import ModelLoadError
-from engine.torch_runner.checks import check_config, check_model, layer_windows, max_model_len
+from engine.torch_runner.checks import check_config, check_model, layer_windows, length_limit
 from engine.torch_runner.load import LoadedModel, LoadOptions, adopt_model
 from tests.torch_runner.sequences import build, config
 
@@ -59,7 +59,7 @@ def test_a_model_without_position_ids_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["gpt2", "llama", "mistral", "gemma2", "gpt_oss"])
 def test_ordinary_models_pass(kind: str) -> None:
     check_config(config(kind))
-    assert max_model_len(config(kind)) == 128
+    assert length_limit(config(kind)).tokens == 128
 
 
 def test_windows_are_read_by_layer_type() -> None:
@@ -83,7 +83,13 @@ def test_frequencies_that_depend_on_the_longest_neighbour_cap_the_length(rope_ty
     capped = LlamaConfig(
         hidden_size=32, num_attention_heads=4, max_position_embeddings=256, rope_parameters=rope
     )
-    assert max_model_len(capped) == 64
+    limit = length_limit(capped)
+    assert limit.tokens == 64
+    assert "256" in limit.reason and rope_type in limit.reason
+
+
+def test_a_config_that_names_no_length_is_cut_off() -> None:
+    assert length_limit(PreTrainedConfig()) == (2048, "its config does not say how many")
 
 
 class LlamaBlindToPositions(LlamaForCausalLM):

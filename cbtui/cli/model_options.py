@@ -1,0 +1,29 @@
+"""Options that say which model runs and how, for every command that runs one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+PANEL = "Model"
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="A folder, a .gguf file or a Hub id (owner/name); default: SmolLM2-135M-Instruct.",
+        rich_help_panel=PANEL,
+    ),
+]
+Device = Annotated[
+    str | None, typer.Option(metavar="NAME", help="auto, cpu, cuda or mps.", rich_help_panel=PANEL)
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="float32, bfloat16 or float16.", rich_help_panel=PANEL),
+]
+Threads = Annotated[
+    int | None, typer.Option(min=1, max=1024, help="Threads of the model.", rich_help_panel=PANEL)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]

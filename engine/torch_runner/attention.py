@@ -16,7 +16,8 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from engine.torch_runner.step import Group, Step
+from engine.torch_runner.groups import Group
+from engine.torch_runner.step import Step
 
 #: The name a model's config carries on the fast route.
 SEGMENT_ATTENTION = "cbtui_segments"
@@ -82,20 +83,21 @@ def segment_attention(
     rows, heads, columns, dim = query.shape
     scale = dim**-0.5 if scaling is None else scaling
     queries = query.transpose(1, 2).reshape(rows * columns, heads, dim)
-    keys, values = key[0].transpose(0, 1), value[0].transpose(0, 1)
+    keys, values = key[0], value[0]
     groups = step.groups(sliding_window)
-    plain = softcap is None and s_aux is None
-    if plain and len(groups) == 1:
-        group = groups[0]
-        own = queries[group.queries]
-        return _attend(group, own, keys, values, scale).view(rows, columns, heads, -1), None
-    output = queries.new_empty(rows * columns, heads, value.shape[-1])
-    for group in groups:
-        own = queries[group.queries]
-        if plain:
-            output[group.queries] = _attend(group, own, keys, values, scale)
+    parts = []
+    for group in groups.members:
+        own = queries if len(groups.members) == 1 and groups.in_order else queries[group.queries]
+        if softcap is None and s_aux is None:
+            parts.append(_attend(group, own, keys, values, scale))
         else:
-            output[group.queries] = _attend_by_hand(group, own, keys, values, scale, softcap, s_aux)
+            parts.append(_attend_by_hand(group, own, keys, values, scale, softcap, s_aux))
+    if groups.in_order:
+        output = parts[0] if len(parts) == 1 else torch.cat(parts)
+    else:
+        output = queries.new_empty(rows * columns, heads, value.shape[-1])
+        for group, part in zip(groups.members, parts, strict=True):
+            output[group.queries] = part
     return output.view(rows, columns, heads, -1), None
 
 
@@ -106,17 +108,26 @@ def _attend(
 
     Query heads that share a key head are grouped by reshaping the queries, so keys are never repeated.
     """
-    heads, kv_heads = queries.shape[1], keys.shape[1]
+    heads, kv_heads = queries.shape[1], keys.shape[0]
     per_kv = heads // kv_heads
-    s, n, k = group.num_sequences, group.num_queries, group.num_keys
+    s, n = group.num_sequences, group.num_queries
+    own_keys, own_values = group.read(keys), group.read(values)
+    if n == 1:
+        out = scaled_dot_product_attention(
+            queries.view(s, kv_heads, per_kv, -1),
+            own_keys,
+            own_values,
+            attn_mask=group.bias,
+            scale=scale,
+        )
+        return out.reshape(s, heads, -1)
     q = queries.view(s, n, kv_heads, per_kv, -1)
-    own_keys, own_values = keys[group.cells], values[group.cells]
     if s == 1:
         # Key heads stand on the batch axis; their keys are seen by all their query heads with stride 0.
         out = scaled_dot_product_attention(
             q[0].permute(1, 2, 0, 3),
-            own_keys.transpose(0, 1).unsqueeze(1).expand(-1, per_kv, -1, -1),
-            own_values.transpose(0, 1).unsqueeze(1).expand(-1, per_kv, -1, -1),
+            own_keys[0].unsqueeze(1).expand(-1, per_kv, -1, -1),
+            own_values[0].unsqueeze(1).expand(-1, per_kv, -1, -1),
             attn_mask=group.bias,
             is_causal=group.causal,
             scale=scale,
@@ -124,8 +135,8 @@ def _attend(
         return out.permute(2, 0, 1, 3).reshape(n, heads, -1)
     out = scaled_dot_product_attention(
         q.permute(0, 2, 3, 1, 4).reshape(s, kv_heads, per_kv * n, -1),
-        own_keys.view(s, k, kv_heads, -1).transpose(1, 2),
-        own_values.view(s, k, kv_heads, -1).transpose(1, 2),
+        own_keys,
+        own_values,
         attn_mask=group.stacked_bias(per_kv),
         scale=scale,
     )
@@ -142,14 +153,12 @@ def _attend_by_hand(
     sinks: torch.Tensor | None,
 ) -> torch.Tensor:
     """As `_attend`, in plain products, for scores the fused kernel cannot change."""
-    heads, kv_heads = queries.shape[1], keys.shape[1]
+    heads, kv_heads = queries.shape[1], keys.shape[0]
     s, n, k = group.num_sequences, group.num_queries, group.num_keys
     q = queries.view(s, n, heads, -1).transpose(1, 2)
     repeats = heads // kv_heads
-    own_keys = keys[group.cells].view(s, k, kv_heads, -1).transpose(1, 2).repeat_interleave(repeats, dim=1)
-    own_values = (
-        values[group.cells].view(s, k, kv_heads, -1).transpose(1, 2).repeat_interleave(repeats, dim=1)
-    )
+    own_keys = group.read(keys).repeat_interleave(repeats, dim=1)
+    own_values = group.read(values).repeat_interleave(repeats, dim=1)
     scores = q @ own_keys.transpose(-1, -2) * scale
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap

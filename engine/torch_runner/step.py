@@ -1,58 +1,34 @@
 """A plan as tensors: model inputs, write cells, and the groups its attention works on.
 
 Everything that depends on the step alone is built here once, with numpy, and not once a layer.
-A group is a set of queries that attend together, `[S, L]` queries beside `[S, K]` cells:
-
-    ragged   one group of all single-token rows (S rows, L = 1), one group a prefill (S = 1, causal)
-    padded   one group: the real rectangle, padding queries and padding keys included
-
-Geometry comes from `engine.step.geometry`; this module adds no rule of its own.
+Geometry comes from `engine.step.geometry`, what a group is from `groups.py`; this module adds no rule
+of its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from engine.step.geometry import ArenaShape, Geometry, Span, lay_out, read_cells
+from engine.step.geometry import ArenaShape, Geometry, lay_out, read_cells
 from engine.step.plan import Plan, PlanRow
+from engine.torch_runner.groups import (
+    Group,
+    Groups,
+    IntArray,
+    Keys,
+    key_cells,
+    keys_of,
+    ordered,
+    own_cell,
+    share_calls,
+    strided,
+)
 
-IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
-
-@dataclass
-class Group:
-    """Queries that attend in one call.
-
-    Attributes:
-        num_sequences, num_queries, num_keys: S, L and K.
-        queries: flat places `[S * L]` in the step's tensor, row-major; a slice where they are adjacent.
-        cells: arena cells `[S * K]` of their keys; a slice where they are adjacent.
-        bias: additive mask `[S, 1, L, K]`, 0 or -inf; None: no mask beside `causal`.
-        causal: query i sees keys 0 … i (only where nothing is cached, so L = K).
-    """
-
-    num_sequences: int
-    num_queries: int
-    num_keys: int
-    queries: slice | torch.Tensor
-    cells: slice | torch.Tensor
-    bias: torch.Tensor | None = None
-    causal: bool = False
-    _stacked: dict[int, torch.Tensor] = field(default_factory=dict)
-
-    def stacked_bias(self, num_groups: int) -> torch.Tensor | None:
-        """The bias for `num_groups` query heads of a key head stacked on the query axis: `[S, 1, G*L, K]`."""
-        if self.bias is None or self.num_queries == 1:
-            return self.bias
-        if num_groups not in self._stacked:
-            self._stacked[num_groups] = self.bias.repeat(1, 1, num_groups, 1)
-        return self._stacked[num_groups]
 
 
 class Step:
@@ -78,9 +54,10 @@ class Step:
         shape = self.geometry.shape
         self.input_ids = self._tensor(self.geometry.input_ids).view(shape)
         self.position_ids = self._tensor(self.geometry.position_ids).view(shape)
-        self.write_index = self._tensor(self.geometry.write_index)
+        #: Arena cells `[rows * columns]` the step's keys go to; a slice where they are adjacent.
+        self.write_cells: slice | torch.Tensor = self._index(self._written())
         self.logits_indices = self._tensor(self.geometry.logits_indices)
-        self._groups: dict[int | None, list[Group]] = {}
+        self._groups: dict[int | None, Groups] = {}
         #: Sliding windows the attention calls asked for, by layer: what the load-time probe looks at.
         self.windows_seen: dict[int, int | None] = {}
 
@@ -90,7 +67,7 @@ class Step:
 
         Built from `geometry.read_cells`, cell by cell: slow and independent of the groups.
         """
-        per_row = [read_cells(row, self.arena) for row in self.plan.rows]
+        per_row = [self._read_cells(row) for row in self.plan.rows]
         if self.plan.layout == "ragged":
             return self._tensor([cell for cells in per_row for cell in cells]).unsqueeze(0)
         num_keys = self.geometry.num_keys
@@ -107,50 +84,64 @@ class Step:
         mask[self.logits_indices] = True
         return mask.view(rows, columns)
 
-    def groups(self, window: int | None) -> list[Group]:
+    def groups(self, window: int | None) -> Groups:
         """The step's groups for layers that see the last `window` keys only; None: all keys."""
         if window is not None and window >= max(row.kv_len for row in self.plan.rows):
             window = None
         if window not in self._groups:
-            cells = [key_cells(row, self.arena) for row in self.plan.rows]
-            build = self._ragged_groups if self.plan.layout == "ragged" else self._padded_group
-            self._groups[window] = build(cells, window)
+            if self.plan.layout == "ragged":
+                groups = self._ragged_groups(window)
+            elif self.geometry.shape[1] == 1:
+                groups = self._single_token_groups(list(range(len(self.plan.rows))), window)
+            else:
+                groups = [self._rectangle(window)]
+            self._groups[window] = ordered(groups, len(self.geometry.input_ids))
         return self._groups[window]
 
-    def _ragged_groups(self, cells: list[IntArray], window: int | None) -> list[Group]:
+    def _ragged_groups(self, window: int | None) -> list[Group]:
+        lengths = [span.q_len for span in self.geometry.spans]
+        groups = self._single_token_groups([i for i, n in enumerate(lengths) if n == 1], window)
+        return groups + [self._prefill_group(i, window) for i, n in enumerate(lengths) if n > 1]
+
+    def _single_token_groups(self, numbers: list[int], window: int | None) -> list[Group]:
+        """Groups of plan rows that feed one token each; a padded layout gives all of them as many keys."""
+        keys = [keys_of(self.plan.rows[i], self.arena, window) for i in numbers]
+        common = None
+        if self.plan.layout == "padded":
+            common = max(row.length for row in keys)
+        calls = share_calls(keys, self.arena.num_cells, common)
+        columns = self.geometry.shape[1]
         spans = self.geometry.spans
         groups = []
-        singles = [i for i, span in enumerate(spans) if span.q_len == 1]
-        if singles:
-            groups.append(
-                self._single_token_group([spans[i] for i in singles], [cells[i] for i in singles], window)
-            )
-        for span, own in zip(spans, cells, strict=True):
-            if span.q_len > 1:
-                groups.append(self._prefill_group(span, own, window))
+        for call in calls:
+            places = [spans[numbers[i]].row * columns + spans[numbers[i]].q_start for i in call]
+            groups.append(self._single_token_group(places, [keys[i] for i in call], common))
         return groups
 
-    def _single_token_group(self, spans: list[Span], cells: list[IntArray], window: int | None) -> Group:
-        if window is not None:
-            cells = [own[-window:] for own in cells]
-        lengths = np.array([len(own) for own in cells])
-        num_keys = int(lengths.max())
-        table = np.full((len(spans), num_keys), self.arena.padding_cell)
-        for row, own in zip(table, cells, strict=True):
-            row[: len(own)] = own
-        allowed = np.arange(num_keys) < lengths[:, None]
+    def _single_token_group(self, places: list[int], keys: list[Keys], common: int | None) -> Group:
+        counts = np.array([row.length for row in keys])
+        num_keys = common or int(counts.max())
+        allowed = np.arange(num_keys) < counts[:, None]
         return Group(
-            num_sequences=len(spans),
+            num_sequences=len(keys),
             num_queries=1,
             num_keys=num_keys,
-            queries=self._index(np.array([span.q_start for span in spans])),
-            cells=self._index(table.reshape(-1)),
+            queries=self._index(np.array(places)),
+            cells=strided(keys, num_keys, self.arena.num_cells) or self._gathered(keys, num_keys),
             bias=self._bias(allowed[:, None, None, :]),
         )
 
-    def _prefill_group(self, span: Span, cells: IntArray, window: int | None) -> Group:
+    def _gathered(self, keys: list[Keys], num_keys: int) -> torch.Tensor:
+        table = np.full((len(keys), num_keys), self.arena.padding_cell)
+        for line, (row, _, count) in zip(table, keys, strict=True):
+            line[:count] = key_cells(row, self.arena)[row.kv_len - count :]
+        return torch.from_numpy(table.reshape(-1)).to(self.device)
+
+    def _prefill_group(self, number: int, window: int | None) -> Group:
+        row, span = self.plan.rows[number], self.geometry.spans[number]
         cached = span.kv_len - span.q_len
         first = 0 if window is None else max(0, cached + 1 - window)
+        keys = keys_of(row, self.arena, span.kv_len - first)
         causal = cached == 0 and window is None
         query = np.arange(cached, span.kv_len)[:, None]
         key = np.arange(first, span.kv_len)[None, :]
@@ -159,16 +150,16 @@ class Step:
             num_queries=span.q_len,
             num_keys=span.kv_len - first,
             queries=slice(span.q_start, span.q_start + span.q_len),
-            cells=self._index(cells[first:]),
+            cells=strided([keys], keys.length, self.arena.num_cells) or self._gathered([keys], keys.length),
             bias=None if causal else self._bias(_sees(query, key, window)[None, None]),
             causal=causal,
         )
 
-    def _padded_group(self, cells: list[IntArray], window: int | None) -> list[Group]:
+    def _rectangle(self, window: int | None) -> Group:
         (rows, columns), num_keys = self.geometry.shape, self.geometry.num_keys
         table = np.full((rows, num_keys), self.arena.padding_cell)
-        for row, own in zip(table, cells, strict=True):
-            row[num_keys - len(own) :] = own
+        for line, row in zip(table, self.plan.rows, strict=True):
+            line[num_keys - row.kv_len :] = key_cells(row, self.arena)
         q_start = np.array([span.q_start for span in self.geometry.spans])[:, None, None]
         kv_start = np.array([span.kv_start for span in self.geometry.spans])[:, None, None]
         # Queries and keys counted in their own sequence; both axes end with the sequence's last token.
@@ -177,15 +168,26 @@ class Step:
         is_padding = np.arange(columns)[None, :, None] < q_start
         only_padding_key = np.arange(num_keys)[None, None, :] == 0
         allowed = np.where(is_padding, only_padding_key, (key >= 0) & _sees(query, key, window))
-        group = Group(
+        return Group(
             num_sequences=rows,
             num_queries=columns,
             num_keys=num_keys,
             queries=slice(0, rows * columns),
-            cells=self._index(table.reshape(-1)),
+            cells=torch.from_numpy(table.reshape(-1)).to(self.device),
             bias=self._bias(allowed[:, None]),
         )
-        return [group]
+
+    def _written(self) -> IntArray:
+        cells = np.array(self.geometry.write_index)
+        for row, span in zip(self.plan.rows, self.geometry.spans, strict=True):
+            own = own_cell(row, self.arena)
+            if own is not None:
+                cells[span.row * self.geometry.shape[1] + span.q_start] = own
+        return cells
+
+    def _read_cells(self, row: PlanRow) -> list[int]:
+        cells, own = read_cells(row, self.arena), own_cell(row, self.arena)
+        return cells if own is None else [*cells[:-1], own]
 
     def _tensor(self, values: list[int] | list[list[int]]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.long, device=self.device)
@@ -205,16 +207,6 @@ class Step:
         return bias.masked_fill_(~mask, float("-inf"))
 
 
-def key_cells(row: PlanRow, arena: ArenaShape) -> IntArray:
-    """`geometry.read_cells`, vectorised: a test holds them equal."""
-    num_cached = row.kv_len - 1 if row.kind == "dead" else row.kv_len
-    blocks = np.asarray(row.block_ids, dtype=np.int64)
-    cells = (blocks[:, None] * arena.block_size + np.arange(arena.block_size)).reshape(-1)[:num_cached]
-    if row.kind == "dead":
-        cells = np.append(cells, arena.dead_cell(row.slot))
-    return cells
-
-
 def _sees(query: IntArray, key: IntArray, window: int | None) -> BoolArray:
     """Causal, and within the window: key in (query - window, query], places in one sequence."""
     allowed: BoolArray = key <= query
@@ -226,7 +218,7 @@ def _check_blocks(row: PlanRow, arena: ArenaShape) -> None:
     needed = row.kv_len - 1 if row.kind == "dead" else row.kv_len
     if needed > len(row.block_ids) * arena.block_size:
         raise ValueError(f"{row.request_id}: {len(row.block_ids)} KV blocks cannot hold {needed} keys")
-    if any(not 0 <= block < arena.num_blocks for block in row.block_ids):
+    if row.block_ids and not 0 <= min(row.block_ids) <= max(row.block_ids) < arena.num_blocks:
         raise ValueError(
             f"{row.request_id}: its block table names a block outside 0 … {arena.num_blocks - 1}"
         )

@@ -117,16 +117,15 @@ class Sequence:
         )
 
     def dead_row(self, frozen: bool = True) -> PlanRow:
-        """The row of a held slot: its last token again, with its KV frozen or given back."""
+        """The row of a held slot: its last token, with the KV before it frozen or given back."""
         tokens = self.prompt + self.outputs
-        last = self.num_computed - 1
         return PlanRow(
             request_id=self.name,
             slot=self.slot,
             kind="dead",
-            token_ids=[tokens[last]],
-            start_position=last,
-            kv_len=last + 1 if frozen else 1,
+            token_ids=[tokens[self.num_computed]],
+            start_position=self.num_computed,
+            kv_len=self.num_computed + 1 if frozen else 1,
             block_ids=self.block_ids if frozen else [],
         )
 
@@ -158,11 +157,13 @@ def run_step(
             assert sampled is None
 
 
-def three_sequences(n_top: int = 0) -> list[Sequence]:
-    """Prompts of 5, 9 and 11 tokens on scattered, interleaved blocks of four."""
+def three_sequences(n_top: int = 0, at_home: bool = False) -> list[Sequence]:
+    """Prompts of 5, 9 and 11 tokens on scattered, interleaved blocks of four, or in home runs of ten."""
     generator = torch.Generator().manual_seed(7)
     prompts = [torch.randint(VOCAB, (n,), generator=generator).tolist() for n in (5, 9, 11)]
     tables = ([31, 2, 17, 5, 23], [4, 39, 0, 11, 28, 9], [6, 1, 30, 3, 20, 8])
+    if at_home:
+        tables = tuple([slot * 10 + i for i in range(6)] for slot in range(3))
     return [Sequence(i, p, t, n_top=n_top) for i, (p, t) in enumerate(zip(prompts, tables, strict=True))]
 
 

@@ -8,8 +8,9 @@ import torch
 from engine.step.geometry import ArenaShape, lay_out, read_cells
 from engine.step.mask import query_runs
 from engine.step.plan import Layout, Plan, PlanRow
+from engine.torch_runner.groups import Group, Strided, key_cells, own_cell
 from engine.torch_runner.reference_mask import dense_mask
-from engine.torch_runner.step import Step, key_cells
+from engine.torch_runner.step import Step
 
 SHAPE = ArenaShape(num_blocks=16, block_size=3, num_slots=5)
 CPU = torch.device("cpu")
@@ -47,6 +48,21 @@ STEPS = {
     ],
     "with a frozen dead row": [_dead(0, 5, [3, 4]), _row(1, 4, 2, [6, 5])],
     "with a dead row that gave its blocks back": [_row(1, 4, 2, [6, 5]), _dead(3, 9, [])],
+    "with a dead row whose blocks are full": [_row(1, 1, 2, [6]), _dead(3, 6, [2, 3])],
+    "decodes at home": [_row(0, 1, 4, [0, 1]), _row(1, 1, 7, [3, 4, 5]), _row(2, 1, 0, [6])],
+    "decodes and a dead row at home": [
+        _row(0, 1, 4, [0, 1]),
+        _dead(1, 7, [4, 5, 6]),
+        _row(2, 1, 8, [8, 9, 10]),
+    ],
+    "home runs with a gap": [_row(0, 1, 4, [0, 1]), _row(1, 1, 4, [3, 4]), _row(4, 1, 5, [12, 13])],
+    "two at home, one not": [_row(0, 1, 4, [0, 1]), _row(1, 1, 7, [9, 4, 5]), _row(2, 1, 8, [6, 7, 8])],
+    "a view that would reach past the arena": [_row(0, 1, 40, list(range(14))), _row(4, 1, 3, [14, 15])],
+    "decodes around a prefill, at home": [
+        _row(0, 1, 4, [0, 1]),
+        _row(1, 4, 0, [3, 4]),
+        _row(2, 1, 5, [6, 7]),
+    ],
 }
 
 
@@ -74,10 +90,10 @@ def test_groups_reference_mask_and_query_runs_agree(
         runs[run.row * columns + run.column] = sorted(step.key_cells[run.row, start : run.stop].tolist())
 
     grouped = {}
-    for group in step.groups(window):
+    for group in step.groups(window).members:
         shape = (group.num_sequences, group.num_queries, group.num_keys)
         places = torch.arange(columns * geometry.shape[0])[group.queries].view(shape[:2])
-        cells = torch.arange(SHAPE.num_cells)[group.cells].view(shape[0], shape[2])
+        cells = group.read(torch.arange(SHAPE.num_cells).view(1, -1, 1)).reshape(shape[0], shape[2])
         allowed = torch.ones(shape, dtype=torch.bool)
         if group.bias is not None:
             allowed &= group.bias[:, 0] == 0
@@ -96,22 +112,49 @@ def test_groups_reference_mask_and_query_runs_agree(
 @pytest.mark.parametrize("rows", STEPS.values(), ids=STEPS.keys())
 def test_vectorised_cells_equal_the_plain_ones(rows: list[PlanRow]) -> None:
     for row in rows:
-        assert key_cells(row, SHAPE).tolist() == read_cells(row, SHAPE)
+        own = own_cell(row, SHAPE)
+        cells = read_cells(row, SHAPE)
+        assert key_cells(row, SHAPE).tolist() == (cells if own is None else [*cells[:-1], own])
+
+
+def _groups(rows: list[PlanRow], layout: Layout = "ragged", shape: ArenaShape = SHAPE) -> list[Group]:
+    plan = Plan(epoch=0, arena_id=0, step=0, layout=layout, rows=rows)
+    return Step(plan, shape, CPU, torch.float64).groups(None).members
 
 
 def test_a_padded_group_is_the_whole_rectangle() -> None:
     rows = STEPS["decode, whole prefill, cut prefill"]
-    plan = Plan(epoch=0, arena_id=0, step=0, layout="padded", rows=rows)
-    (group,) = Step(plan, SHAPE, CPU, torch.float64).groups(None)
+    (group,) = _groups(rows, "padded")
     assert (group.num_sequences, group.num_queries) == (3, 4)
+    plan = Plan(epoch=0, arena_id=0, step=0, layout="padded", rows=rows)
     assert group.num_keys == lay_out(plan, SHAPE).num_keys
 
 
-def test_single_token_rows_share_one_group() -> None:
-    rows = [*STEPS["decodes of different lengths"], _dead(4, 2, [14])]
-    plan = Plan(epoch=0, arena_id=0, step=0, layout="ragged", rows=rows)
-    (group,) = Step(plan, SHAPE, CPU, torch.float64).groups(None)
-    assert (group.num_sequences, group.num_queries, group.num_keys) == (4, 1, 8)
+@pytest.mark.parametrize("layout", ["ragged", "padded"])
+def test_rows_at_home_are_one_view(layout: Layout) -> None:
+    (group,) = _groups(STEPS["decodes and a dead row at home"], layout)
+    assert (group.num_sequences, group.num_queries, group.num_keys) == (3, 1, 9)
+    assert group.cells == Strided(0, 12)
+    assert group.queries == slice(0, 3)
+
+
+def test_rows_that_are_not_at_home_are_gathered_beside_those_that_are() -> None:
+    home, gathered = _groups(STEPS["two at home, one not"])
+    assert home.cells == Strided(0, 18) and home.num_sequences == 2
+    assert isinstance(gathered.cells, torch.Tensor) and gathered.num_sequences == 1
+
+
+def test_a_much_longer_row_has_a_call_of_its_own() -> None:
+    shape = ArenaShape(num_blocks=16, block_size=64, num_slots=4)
+    rows = [_row(slot, 1, n - 1, [slot * 4 + i for i in range(4)]) for slot, n in enumerate((60, 200, 210))]
+    assert [group.num_sequences for group in _groups(rows, shape=shape)] == [1, 2]
+    # A padded layout pays for the whole rectangle, as drawn.
+    assert [group.num_keys for group in _groups(rows, "padded", shape)] == [210]
+
+
+def test_equal_lengths_need_no_mask() -> None:
+    (group,) = _groups([_row(0, 1, 4, [0, 1]), _row(1, 1, 4, [3, 4])])
+    assert group.bias is None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import torch
 from engine.step.geometry import ArenaShape
 from engine.step.plan import Layout
 from engine.torch_runner.forward import Route
+from engine.torch_runner.groups import own_cell
 from tests.torch_runner.sequences import (
     MIXED,
     Sequence,
@@ -21,6 +22,16 @@ from tests.torch_runner.sequences import (
 KINDS = ["gpt2", "llama", "mistral", "gemma2", "gpt_oss"]
 LAYOUTS: list[Layout] = ["ragged", "padded"]
 ROUTES: list[Route] = ["fast", "reference"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_steps_at_home_give_what_generate_gives_alone(kind: str, layout: Layout) -> None:
+    runner = make_runner(kind, "fast")
+    sequences = three_sequences(at_home=True)
+    for feeds in MIXED:
+        run_step(runner, feeds, sequences, layout)
+    assert_equals_alone(kind, sequences)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -89,36 +100,48 @@ def test_dead_rows_change_neither_their_neighbours_nor_real_cells(
     run_step(runner, {0: None, 1: None}, sequences, layout)
     dead = [sequences[1].dead_row(frozen)]
     arena = runner._arenas[0]
-    held = [b * 4 + i for b in sequences[1].block_ids for i in range(4)]
-    before = [cells[held].clone() for cells in (*arena.keys, *arena.values)]
+    held = [arena.shape.cell(sequences[1].block_ids, p) for p in range(sequences[1].num_computed)]
+    before = [cells[:, held].clone() for cells in (*arena.keys, *arena.values)]
     for feeds in ({0: None}, {0: None, 2: 6}, {0: None, 2: None}, {0: None, 2: None}):
         run_step(runner, feeds, sequences, layout, dead)
-    after = [cells[held] for cells in (*arena.keys, *arena.values)]
+    after = [cells[:, held] for cells in (*arena.keys, *arena.values)]
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert_equals_alone("llama", sequences)
 
 
+@pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_step_of_dead_rows_alone_writes_scratch_cells_only(layout: Layout) -> None:
+def test_a_step_of_dead_rows_alone_changes_no_stored_key(layout: Layout, frozen: bool) -> None:
     runner, sequences = make_runner("llama"), three_sequences()
     run_step(runner, {0: None, 1: None}, sequences, layout)
     arena = runner._arenas[0]
-    real = arena.shape.num_blocks * arena.shape.block_size
-    before = [cells[:real].clone() for cells in (*arena.keys, *arena.values)]
-    run_step(runner, {}, sequences, layout, [s.dead_row() for s in sequences[:2]])
-    after = [cells[:real] for cells in (*arena.keys, *arena.values)]
+    free = {own_cell(s.dead_row(frozen), arena.shape) for s in sequences[:2]}
+    kept = [cell for cell in range(arena.shape.num_blocks * arena.shape.block_size) if cell not in free]
+    before = [cells[:, kept].clone() for cells in (*arena.keys, *arena.values)]
+    run_step(runner, {}, sequences, layout, [s.dead_row(frozen) for s in sequences[:2]])
+    after = [cells[:, kept] for cells in (*arena.keys, *arena.values)]
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-def test_a_dead_row_attends_to_its_frozen_keys() -> None:
-    """Its attention costs what a live row's costs: the scratch cell holds what its last token left."""
-    runner, sequences = make_runner("llama"), three_sequences()
+@pytest.mark.parametrize("num_blocks", [2, 5])
+def test_a_dead_row_attends_to_its_frozen_keys(num_blocks: int) -> None:
+    """What it leaves is what its last token would have left alive, its blocks full or not."""
+    runner, sequences = make_runner("llama", arenas=(0, 1)), three_sequences()
+    sequence = sequences[0]
+    sequence.prompt = [*sequence.prompt[:4], 7, 8, 9, 10]
+    sequence.block_ids = sequence.block_ids[:num_blocks]
     run_step(runner, {0: None}, sequences, "ragged")
     arena = runner._arenas[0]
-    last = arena.shape.cell(sequences[0].block_ids, len(sequences[0].prompt) - 1)
-    run_step(runner, {}, sequences, "ragged", [sequences[0].dead_row()])
-    for cells in (*arena.keys, *arena.values):
-        torch.testing.assert_close(cells[arena.shape.dead_cell(0)], cells[last], rtol=0, atol=1e-12)
+    dead = sequence.dead_row()
+    own = own_cell(dead, arena.shape)
+    assert (own == arena.shape.dead_cell(0)) == (num_blocks == 2)
+    run_step(runner, {}, sequences, "ragged", [dead])
+    left = [cells[:, own].clone() for cells in (*arena.keys, *arena.values)]
+    sequence.block_ids = three_sequences()[0].block_ids
+    run_step(runner, {0: None}, sequences, "ragged")
+    last = arena.shape.cell(sequence.block_ids, sequence.num_computed - 1)
+    for dead_key, key in zip(left, (*arena.keys, *arena.values), strict=True):
+        torch.testing.assert_close(dead_key, key[:, last], rtol=0, atol=1e-6)
 
 
 def test_an_unfinished_piece_samples_nothing() -> None:

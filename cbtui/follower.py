@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from cbtui.chronicle import Chronicle
+from cbtui.drawing.slot_history import SlotHistory
 from cbtui.frame import Frame
 from cbtui.naming import Badges
 from cbtui.run_result import twin_of
@@ -20,16 +22,16 @@ from engine.stream.ledger import Ledger
 from engine.stream.metrics import Metrics, MetricsSnapshot, RunSummary
 from engine.stream.records import Record, StepRecord
 
-#: Finished runs whose records are kept, to be shown beside a later one.
+#: Finished runs whose timelines are kept, to be shown beside a later one.
 RUNS_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A finished run and what it left."""
+    """A finished run and what every slot did in it."""
 
     summary: RunSummary
-    records: Sequence[Record]
+    lanes: SlotHistory
 
 
 class Follower:
@@ -43,11 +45,9 @@ class Follower:
         self._fault: Failure | None = None
         self.ledger = Ledger()
         self.badges = Badges()
-        self.metrics = Metrics(self.ledger)
+        self.chronicle = Chronicle(self.ledger, history.limit)
         self.state: EngineState = mailbox.latest()
         self.record: StepRecord | None = None
-        #: Records since the engine was last empty. A new run begins a new list.
-        self.records: list[Record] = []
         #: Records that were dropped from the history before they were read.
         self.num_missed = 0
         #: While the engine is empty: the last run, and the same requests' run in another mode before it.
@@ -57,6 +57,16 @@ class Follower:
         self._snapshot: MetricsSnapshot = self.metrics.snapshot()
         self._run: RunSummary | None = None
         self._take_records()
+
+    @property
+    def metrics(self) -> Metrics:
+        """Figures after the newest record."""
+        return self.chronicle.metrics
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """Records since the engine was last empty, as far as they are kept. A new run begins a new list."""
+        return self.chronicle.stretch.records
 
     @property
     def num_unfinished(self) -> int:
@@ -81,8 +91,14 @@ class Follower:
         self._fault = Failure("engine", message)
         self.state = self._with_fault(self._mailbox.latest())
 
-    def frame(self, selected: str | None = None) -> Frame:
-        """The newest picture."""
+    def frame(self, selected: str | None = None, step: int | None = None) -> Frame:
+        """The newest picture; with `step`, that of a recorded step.
+
+        Raises:
+            KeyError: the step is not kept.
+        """
+        if step is not None:
+            return self._past_frame(selected, step)
         return Frame(
             state=self.state,
             record=self.record,
@@ -94,6 +110,23 @@ class Follower:
             runs=self.metrics.runs,
             run=self._run,
             selected=selected,
+            lanes=self.chronicle.stretch.lanes,
+        )
+
+    def _past_frame(self, selected: str | None, step: int) -> Frame:
+        moment = self.chronicle.moment(step)
+        return Frame(
+            state=self.state,
+            record=moment.record,
+            is_live=False,
+            records=moment.records,
+            ledger=self.ledger,
+            badges=self.badges,
+            metrics=moment.metrics,
+            runs=[run for run in self.metrics.runs if run.last_step <= step],
+            run=moment.run,
+            selected=selected,
+            lanes=moment.stretch.lanes,
         )
 
     def _with_fault(self, state: EngineState) -> EngineState:
@@ -114,19 +147,18 @@ class Follower:
 
     def _take(self, record: Record) -> None:
         submitted = record.events.submitted
-        if submitted and not self._unfinished and any(isinstance(r, StepRecord) for r in self.records):
-            self.records = []
+        if submitted and not self._unfinished and self.chronicle.stretch.has_steps:
+            self.chronicle.begin_stretch()
         self._unfinished.update(request.request_id for request in submitted)
         self.ledger.apply(record)
         self.badges.apply(record)
         num_runs = len(self.metrics.runs)
-        self.metrics.apply(record)
+        self.chronicle.append(record)
         self._unfinished.difference_update(finish.request_id for finish in record.events.finished)
-        self.records.append(record)
         if isinstance(record, StepRecord):
             self.record = record
         if len(self.metrics.runs) > num_runs:
-            self._past.append(PastRun(self.metrics.runs[-1], self.records))
+            self._past.append(PastRun(self.metrics.runs[-1], self.chronicle.stretch.lanes))
 
     def _compare(self) -> None:
         self.last_run = self.twin = None

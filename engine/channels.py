@@ -61,6 +61,7 @@ class History:
     """
 
     def __init__(self, limit: int = 10_000) -> None:
+        self.limit = limit
         self._records: deque[Record] = deque(maxlen=limit)
         self._total = 0
         self._lock = threading.Lock()

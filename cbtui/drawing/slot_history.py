@@ -120,8 +120,9 @@ class SlotHistory:
             return prefill
         return max(counts, key=lambda state: (counts[state], _RANK[state.kind]), default=IDLE)
 
-    def columns(self, slot: int, scale: int, last_step: int) -> list[State]:
-        """A slot's columns of `scale` steps, from the first step up to `last_step`."""
+    def columns(self, slot: int, scale: int, last_step: int, first: int = 0) -> list[State]:
+        """A slot's columns of `scale` steps, from column `first` (0 begins with the first step) up to
+        `last_step`."""
         last_step = min(last_step, self.last_step)
         runs = self._slots[slot]
         if runs.scale != scale:
@@ -131,7 +132,7 @@ class SlotHistory:
             start = self.first_step + number * scale
             runs.columns.append(self.column(slot, start, start + scale))
         shown, rest = divmod(last_step - self.first_step + 1, scale)
-        cells = runs.columns[:shown]
+        cells = runs.columns[first:shown]
         if rest:
             cells.append(self.column(slot, last_step + 1 - rest, last_step + 1))
         return cells

@@ -7,7 +7,8 @@ One coding everywhere, with colour or without:
 
 A column of several steps with a prefill in it shows the letter, else the commonest state. The same line is
 readable as plain text, because every stretch begins with its owner's letter. `ascii_only` has the same
-coding for outputs that are not UTF-8: `=` decode, `x` dead, `.` idle.
+coding for outputs that are not UTF-8: `=` decode, `x` dead, `.` idle. Where the view looks back, what came
+after the shown step is faint.
 """
 
 from __future__ import annotations
@@ -40,14 +41,22 @@ LEGEND: Line = (
 
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
-    """How steps map to columns: the first step, steps a column, and the last step drawn."""
+    """How steps map to columns: the first step drawn, steps a column, the last step drawn.
+
+    `first_step` begins a column of the whole history. `shown`: the step a view that looks back stands at.
+    """
 
     first_step: int
     scale: int
     last_step: int
+    shown: int | None = None
 
     def column(self, step: int) -> int:
         return (step - self.first_step) // self.scale
+
+    def last_of(self, column: int) -> int:
+        """The last step of a column."""
+        return min(self.last_step, self.first_step + (column + 1) * self.scale - 1)
 
     @property
     def columns(self) -> int:
@@ -68,8 +77,12 @@ def scale_words(scale: int) -> str:
 def slot_line(history: SlotHistory, badges: Badges, slot: int, axis: TimeAxis, gutter: int) -> Line:
     """A slot's number and what it did."""
     pieces: list[Piece] = [(f"{slot:>{gutter - 1}} ", "dim")]
-    pieces.extend(_cell(state, badges) for state in history.columns(slot, axis.scale, axis.last_step))
-    return merged(pieces)
+    first = (axis.first_step - history.first_step) // axis.scale
+    cells = [_cell(state, badges) for state in history.columns(slot, axis.scale, axis.last_step, first)]
+    if axis.shown is not None:
+        now = axis.column(axis.shown) + 1
+        cells[now:] = [(text, "faint") for text, _ in cells[now:]]
+    return merged(pieces + cells)
 
 
 def _cell(state: State, badges: Badges) -> Piece:
@@ -110,11 +123,16 @@ def band_line(history: SlotHistory, axis: TimeAxis, gutter: int, width: int) -> 
     for mark in history.marks:
         if mark.step > axis.last_step:
             break
+        if mark.step < axis.first_step:
+            continue
         column = axis.column(mark.step)
         if mark.kind == "barrier":
             places.put(column - len(mark.text), mark.text, "dim")
         else:
             places.put(column + int(mark.step > axis.first_step), mark.text, "")
+    modes = [mark.text for mark in history.marks if mark.kind == "mode" and mark.step < axis.first_step]
+    if modes:
+        places.put(0, modes[-1], "dim")
     return _after_gutter(places, gutter)
 
 
@@ -125,11 +143,20 @@ def axis_line(history: SlotHistory, axis: TimeAxis, gutter: int, width: int, *, 
         _put_marks(places, history, axis)
     if axis.last_step < axis.first_step:
         return ()
-    places.put(0, str(axis.first_step), "dim")
+    if axis.shown is not None:
+        column, number = axis.column(axis.shown), f"{axis.shown}"
+        # The number stands beside its column where there is room.
+        any(
+            places.put(at, text, "warn")
+            for at, text in ((column, "▲" + number), (column - len(number), number + "▲"), (column, "▲"))
+        )
+    places.put(0, str(axis.first_step), "dim", margin=1 if axis.shown is not None else 0)
     last = str(axis.last_step)
     if axis.columns > 1:
         column = min(axis.columns - 1, width - gutter - len(last))
-        any(places.put(column + aside, last, "") for aside in (0, 1, 2))  # beside a mark, if one is there
+        margin = 1 if axis.shown is not None else 0
+        # Beside a mark, if one is there.
+        any(places.put(column + aside, last, "", margin) for aside in (0, 1, 2))
     stride = _stride(axis.scale, len(last) + 3)
     for step in range(-(-axis.first_step // stride) * stride, axis.last_step + 1, stride):
         places.put(axis.column(step), str(step), "dim", margin=1)

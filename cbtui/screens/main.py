@@ -108,7 +108,7 @@ class MainScreen(ExcursionScreen):
         if self._drawn.get("twin") is not twin:
             self._drawn["twin"] = twin
             name = f"The same requests, {modes_in_words(twin.summary)}:"
-            self.query_one("#twin", Timeline).draw_run(twin.records, frame.badges, steps=steps, name=name)
+            self.query_one("#twin", Timeline).draw_run(twin.lanes, frame.badges, steps=steps, name=name)
 
     def _arrange(self, frame: Frame) -> None:
         size = self.app.size

@@ -26,3 +26,10 @@ class SlotsScrolled(Message):
     """The slots panel shows its lines from slot `first` on; the timeline keeps in step with it."""
 
     first: int
+
+
+@dataclass
+class StepChosen(Message):
+    """A recorded step is to be shown (a click on the timeline)."""
+
+    step: int

@@ -83,8 +83,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         output_tokens: sampled tokens.
         token_positions, padding: of the steps' tensors.
         elapsed_s: engine seconds.
-        request_ids: in arrival order.
-        workload: what was asked, to recognise the same requests run again in another mode.
+        request_ids: in arrival order; empty while the run is under way.
+        workload: what was asked, to recognise the same requests run again in another mode; empty while
+            the run is under way.
         finished: whether the engine is empty again.
     """
 
@@ -240,7 +241,8 @@ class Metrics:
         self._run_requests = []
 
     def _summary(self, run: _Run, *, finished: bool) -> RunSummary:
-        requests = sorted(self._run_requests, key=lambda s: s.index)
+        # Asked at every frame while the run is under way, when nobody needs its requests.
+        requests = sorted(self._run_requests, key=lambda s: s.index) if finished else []
         return RunSummary(
             modes=tuple(run.modes),
             first_step=run.first_step,

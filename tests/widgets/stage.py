@@ -6,6 +6,7 @@ and the fake's hashed tokens read as words, or as bytes when a test sets `token_
 
 from __future__ import annotations
 
+from cbtui.drawing.slot_history import SlotHistory
 from cbtui.frame import Frame
 from cbtui.naming import Badges
 from engine.clock import EngineClock
@@ -177,4 +178,5 @@ class Stage:
             runs=self.metrics.runs,
             run=self.metrics.current_run,
             selected=selected,
+            lanes=SlotHistory(self.records),
         )

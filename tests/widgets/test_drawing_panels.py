@@ -8,6 +8,7 @@ from stage import Stage
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
+from cbtui.drawing.slot_history import SlotHistory
 from cbtui.pieces import plain
 from cbtui.widgets.mask_grid import MaskGrid
 from cbtui.widgets.packed_row import PackedRow
@@ -118,7 +119,10 @@ def test_looking_back_draws_the_earlier_step_and_returns() -> None:
         stage = Stage().tutorial().step(30)
         app.show(stage)
         app.show(stage, step=7)
-        assert texts(app.query_one(Timeline))[1] == "0 A▄▄▄▄▄D"
+        timeline = app.query_one(Timeline)
+        assert texts(timeline)[1] == "0 A▄▄▄▄▄D" + "▄" * 23
+        assert timeline.visible_lines()[1][-1] == ("▄" * 23, "faint")
+        assert texts(timeline)[4] == "  1   5 ▲7 10   15   20   25   30"
         assert texts(app.query_one(MaskGrid))[1].startswith("D p0")
         app.show(stage)
         assert texts(app.query_one(Timeline))[1] == "0 A▄▄▄▄▄D" + "▄" * 23
@@ -148,10 +152,11 @@ def test_a_finished_run_is_drawn_beside_on_a_shared_scale() -> None:
     async def body(app: Host, pilot: Pilot[None]) -> None:
         static, continuous = Stage("static").tutorial().drain(), Stage().tutorial().drain()
         timeline = app.query_one(Timeline)
-        timeline.draw_run(continuous.records, continuous.badges, steps=480, name="Timeline continuous")
+        lanes = SlotHistory(continuous.records)
+        timeline.draw_run(lanes, continuous.badges, steps=480, name="Timeline continuous")
         assert timeline.border_title == "Timeline continuous  8 steps a column"
         assert len(texts(timeline)[3]) == 2 + 38
-        timeline.draw_run(static.records, static.badges, name="Timeline static")
+        timeline.draw_run(SlotHistory(static.records), static.badges, name="Timeline static")
         assert len(texts(timeline)[3]) == 2 + 60
         assert texts(timeline)[0].count("barrier┤") == 2
 

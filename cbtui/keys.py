@@ -93,6 +93,8 @@ SCREEN_KEYS: tuple[Key, ...] = (
         tooltip="The mask's true cells, or folded"),
     Key(id="engine.race", keys="r", action="race", label="race", group=ENGINE, shown="r", rank=3,
         tooltip="The same requests in two modes, side by side"),
+    Key(id="request.load", keys="g", action="load", label="load", group=REQUESTS, shown="g", rank=6,
+        tooltip="Start generated load, or stop it"),
     Key(id="view.tab_1", keys="1", action="tab(1)", group=VIEW, shown="1–5",
         tooltip="Choose a tab, at small sizes"),
     *(Key(id=f"view.tab_{n}", keys=str(n), action=f"tab({n})", group=VIEW) for n in range(2, 6)),

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from engine.guest import Lend
+from engine.load import StartLoad, StopLoad
 from engine.request import SamplingParams
 
 
@@ -117,4 +119,18 @@ class Close(msgspec.Struct, frozen=True):
     """End the engine loop."""
 
 
-Command = Submit | Cancel | SetMode | Configure | SetSpeed | Pause | Resume | Step | Restart | Close
+Command = (
+    Submit
+    | Cancel
+    | SetMode
+    | Configure
+    | SetSpeed
+    | Pause
+    | Resume
+    | Step
+    | Restart
+    | Close
+    | Lend
+    | StartLoad
+    | StopLoad
+)

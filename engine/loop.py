@@ -33,6 +33,8 @@ from engine.commands import (
 from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine, StepLost
 from engine.guest import GUEST_TICKETS, Guest, Lend, Lent
+from engine.load import LOAD_TICKET, MOST_WAITING, LoadSpec, StartLoad, StopLoad, passage
+from engine.load_feed import LoadFeed
 from engine.runner import (
     Died,
     Encoded,
@@ -40,6 +42,7 @@ from engine.runner import (
     Loading,
     ModelInfo,
     ModelRunner,
+    PromptInput,
     Ready,
     RunnerDied,
     RunnerError,
@@ -103,9 +106,12 @@ class EngineLoop:
         self._speed = speed
         self._n_top = n_top
         self._token_bytes = token_bytes
+        #: Of the loaded model.
+        self._read_tokens: Callable[[int], bytes] | None = None
         self._backlog: deque[Command] = deque()
         self._arrivals = Arrivals(runner, new_seed)
         self._guest: Guest | None = None
+        self._load: LoadFeed | None = None
         self._ready = False
         self._closed = False
         self._loading: Loading | None = Loading("starting the model process")
@@ -141,6 +147,8 @@ class EngineLoop:
     def _turn(self) -> None:
         self._take_runner_events()
         self._take_commands()
+        if self._load is not None:
+            self._take_load(self._load)
         self._keep_quiet_changes()
         if self._closed:
             return
@@ -167,12 +175,39 @@ class EngineLoop:
         if self.engine is None or not self._ready:
             guest.lost("the model is not loaded")
             return
-        info = self.engine.info
-        token_bytes = self._token_bytes(info)
+        info, epoch = self.engine.info, self.engine.epoch
         try:
-            guest.begin(Lent(self.runner, info, self.engine.epoch, token_bytes, self._n_top))
+            guest.begin(Lent(self.runner, info, epoch, self._read_tokens, self._n_top))
         except RunnerDied as exc:
             self._after_death(str(exc), None)
+
+    # -- generated load -----------------------------------------------------------------------
+
+    def _start_load(self, spec: LoadSpec) -> None:
+        if self.engine is None or not self._ready:
+            self._reject("load needs the model: start it when that is there")
+        elif spec.prompt_tokens[1] >= self._limits.max_model_len:
+            self._reject(f"prompts must be shorter than {self._limits.max_model_len} tokens")
+        else:
+            self._load = LoadFeed(spec, self.clock.source())
+            self.runner.encode(LOAD_TICKET, [PromptInput(passage())])
+
+    def _take_load(self, load: LoadFeed) -> None:
+        """Enqueue what arrived meanwhile."""
+        if self.engine is None:
+            return
+        engine, now_s = self.engine, self.clock.source()
+        is_running = self._ready and not self._paused and self._guest is None and self._failure is None
+        load.enter(engine, now_s, self._read_tokens, is_running=is_running)
+        if len(engine.scheduler.waiting) >= MOST_WAITING:
+            self._load = None
+            self._reject(f"the load has stopped: {MOST_WAITING:,} requests wait")
+
+    def _take_load_text(self, event: Encoded) -> None:
+        if self._load is not None and self.engine is not None:
+            self._load.take_text(event.prompts[0].token_ids, self._read_tokens)
+
+    # -- steps --------------------------------------------------------------------------------
 
     def _time_to_step(self) -> float:
         """Seconds until the next step may start; infinity while there is nothing to run."""
@@ -243,6 +278,10 @@ class EngineLoop:
                 self._paused = True
             case Restart():
                 self._restart()
+            case StartLoad(spec):
+                self._start_load(spec)
+            case StopLoad():
+                self._load = None
             case Lend(guest):
                 self._lend(guest)
             case Close():
@@ -319,6 +358,8 @@ class EngineLoop:
                     self._failure, self._ready = Failure(stage, message, hint), False
                 case Encoded(ticket=ticket) if ticket >= GUEST_TICKETS:
                     self._answer_guest(event)
+                case Encoded(ticket=ticket) if ticket == LOAD_TICKET:
+                    self._take_load_text(event)
                 case Encoded():
                     self._enqueue(event)
                 case Died(message):
@@ -335,6 +376,7 @@ class EngineLoop:
     def _model_is_ready(self, info: ModelInfo, epoch: int) -> None:
         try:
             if self.engine is None:
+                self._read_tokens = self._token_bytes(info)
                 self._config = msgspec.structs.replace(
                     self._config, max_model_len=min(self._config.max_model_len, info.max_model_len)
                 )
@@ -343,7 +385,7 @@ class EngineLoop:
                     self.runner,
                     info,
                     clock=self.clock,
-                    token_bytes=self._token_bytes(info),
+                    token_bytes=self._read_tokens,
                     n_top=self._n_top,
                     epoch=epoch,
                     first_index=self._arrivals.num_taken,
@@ -386,6 +428,8 @@ class EngineLoop:
         self._death_reason = reason
         if self._guest is not None:
             self._guest.lost(reason)
+        if self._load is not None and not self._load.has_text:
+            self._load = None  # its question died with the process
         if self._closed:
             return
         now, last = self.clock.source(), self._last_death
@@ -446,6 +490,7 @@ class EngineLoop:
             self._limits,
             self._speed,
             self._rejection,
+            self._load.now if self._load else None,
             len(self._arrivals),
             self.engine.step_number if self.engine else 0,
             self.engine.mode if self.engine else self._config.mode,
@@ -485,5 +530,6 @@ class EngineLoop:
                 arriving=self._arrivals.shown("encoding" if self._ready else "loading"),
                 num_records=self.history.total,
                 rejection=self._rejection,
+                load=self._load.now if self._load else None,
             )
         )

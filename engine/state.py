@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from engine.config import EngineConfig
+from engine.load import LoadNow
 from engine.runner import Loading, ModelInfo
 from engine.stream.records import SlotRecord, WaitingRecord
 
@@ -64,6 +65,7 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
             `WAITING_SHOWN` of them.
         num_records: records appended to the history so far; a reader that has seen fewer has news.
         rejection: the last refused command.
+        load: the load generator, while it is on.
     """
 
     version: int = 0
@@ -87,3 +89,4 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     arriving: tuple[Arriving, ...] = ()
     num_records: int = 0
     rejection: Rejection | None = None
+    load: LoadNow | None = None

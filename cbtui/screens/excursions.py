@@ -1,13 +1,15 @@
-"""What leads away from the live engine and back: the race. Between the acting base and the main screen."""
+"""Race and load: what is more than a key's command. Between the acting base and the main screen."""
 
 from __future__ import annotations
 
 from cbtui.race_setup import Pair, entries_so_far, pairs
 from cbtui.screens.acting import ActingScreen
+from cbtui.screens.load import Capacity, LoadScreen
 from cbtui.screens.race import RaceScreen, ask_pair
 from cbtui.words import count
 from engine.config import EngineConfig
 from engine.guest import Lend
+from engine.load import LoadSpec, StartLoad, StopLoad
 from engine.race import Entry
 
 
@@ -38,7 +40,7 @@ class ExcursionScreen(ActingScreen):
         self.app.push_screen(RaceScreen(pair, config, entries, self._lend))
 
     def _lend(self, command: Lend) -> None:
-        self.link.commands.put(command)  # type: ignore[arg-type]  # the loop's own, not a screen's command
+        self.link.commands.put(command)
 
     def race_when_ready(self) -> None:
         """What `cbtui race` came for, as soon as the model is there."""
@@ -46,6 +48,37 @@ class ExcursionScreen(ActingScreen):
         if entries and self.state.model is not None and self.state.status not in ("loading", "failed"):
             self.options = self.options.without_race()
             self.race(pairs()[0], entries)
+
+    # -- generated load -----------------------------------------------------------------------
+
+    #: What the last load was; the next question begins with it.
+    load_spec = LoadSpec()
+
+    def action_load(self) -> None:
+        """Start a generated load, or stop the one that is on."""
+        state = self.state
+        if state.load is not None:
+            self._send(StopLoad())
+            self.say(f"load stopped after {count(state.load.num_arrived, 'request')}; those that came stay")
+            return
+        if state.model is None or state.status in ("loading", "failed"):
+            self.say("load needs the model: start it when that is there")
+            return
+
+        def answered(spec: LoadSpec | None) -> None:
+            if spec is not None:
+                self.load_spec = spec
+                self._send(StartLoad(spec))
+                self.say(f"load: {spec.rate_per_s:g} a second on average, at random; g stops it")
+
+        self.app.push_screen(LoadScreen(self.load_spec, self._capacity()), answered)
+
+    def _capacity(self) -> Capacity:
+        """At the speed limit, or as fast as the last steps were."""
+        fastest = self.follower.metrics.snapshot().steps_per_s
+        speed = self.state.speed
+        steps_per_s = fastest if speed is None else min(speed, fastest or speed)
+        return Capacity(self.state.config.max_num_seqs, steps_per_s)
 
 
 def _tutorial() -> tuple[Entry, ...]:

@@ -111,6 +111,9 @@ def _about(frame: Frame) -> list[Line]:
 def header_line(frame: Frame, cells: int) -> Line:
     """The header in `cells` cells."""
     speed: Line = ((speed_words(frame.state.speed), "dim"),)
+    if frame.state.load is not None:
+        load = f"load {frame.state.load.spec.rate_per_s:g}/s, {frame.state.load.num_arrived:,} came"
+        speed = (*speed, ("   ", ""), (load, "warn"))
     if frame.state.status in ("loading", "failed"):
         speed = ()
     modes, statuses, views = _mode_versions(frame), _status_versions(frame), _view_versions(frame)

@@ -89,8 +89,10 @@ SCREEN_KEYS: tuple[Key, ...] = (
         tooltip="Submit the tutorial's six requests"),
     Key(id="request.chat", keys="c", action="chat", label="chat/raw", group=REQUESTS, shown="c", rank=8,
         tooltip="Chat template, or plain continuation"),
-    Key(id="view.cells", keys="z", action="cells", label="mask cells", group=VIEW, shown="z", rank=7,
-        tooltip="The mask's true cells, or folded"),
+    Key(id="view.cells", keys="z", action="cells(1)", label="mask cells", group=VIEW, shown="z", rank=7,
+        tooltip="The mask's true cells, then smaller ones until all is seen, then folded"),
+    Key(id="view.cells_back", keys="Z,upper_z", action="cells(-1)", group=VIEW, shown="Z",
+        tooltip="The same, backwards"),
     Key(id="engine.race", keys="r", action="race", label="race", group=ENGINE, shown="r", rank=3,
         tooltip="The same requests in two modes, side by side"),
     Key(id="request.load", keys="g", action="load", label="load", group=REQUESTS, shown="g", rank=6,
@@ -114,6 +116,16 @@ PROMPT_KEYS: tuple[Key, ...] = (
         typing="↓", rank=4, joins=True, tooltip="A later prompt"),
 )  # fmt: skip
 LEAVE_KEYS = PROMPT_KEYS[:1]
+
+#: The mask's own, while it has focus.
+MASK_KEYS: tuple[Key, ...] = (
+    *(Key(id=f"mask.{name}", keys=name, action=f"cursor({dx},{dy})", group=VIEW)
+      for name, dx, dy in (("up", 0, -1), ("down", 0, 1), ("left", -1, 0), ("right", 1, 0))),
+    *(Key(id=f"mask.pan_{name}", keys=key, action=f"pan({dx},{dy})", group=VIEW)
+      for name, key, dx, dy in (
+          ("up", "shift+up,pageup", 0, -1), ("down", "shift+down,pagedown", 0, 1),
+          ("left", "shift+left", -1, 0), ("right", "shift+right", 1, 0))),
+)  # fmt: skip
 
 #: Textual's own bindings; listed so that the bottom line and help name them.
 TAB_KEY = Key(id="focus.next", keys="tab", action="app.focus_next", label="max tokens", group=APP,

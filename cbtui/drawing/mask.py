@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from cbtui.drawing.mask_layout import folded_layout, true_layout
 from cbtui.drawing.mask_shapes import GRID_GAP, Band, Grid, Hidden, Keys, MaskLayout, Row, query_label
+from cbtui.drawing.mask_spots import Area, Spot, column_of, key_at, row_of
+from cbtui.drawing.mask_spots import cell_columns as _cell
 from cbtui.drawing.window import LineWriter, merged
 from cbtui.naming import Badge, Badges
 from cbtui.pieces import Line, clip_line, line_width
@@ -40,6 +42,8 @@ class MaskDrawing:
     queries' labels stay in place while the body scrolls.
     """
 
+    per_line = 1
+
     def __init__(self, record: StepRecord, badges: Badges, layout: MaskLayout, lookback: Lookback) -> None:
         self._record = record
         self._badges = badges
@@ -64,6 +68,35 @@ class MaskDrawing:
         if self._record.layout == "padded":
             size = f"{rows} rows of {size}"
         return f"Mask {size}{', folded' if self._layout.is_folded else ''}"
+
+    @property
+    def fixed(self) -> int:
+        """Columns that stay while the body scrolls: the labels, with one grid."""
+        bands = self._layout.bands
+        return 0 if bands and len(bands[0].grids) > 1 else self._layout.gutter
+
+    def area(self, y: int, x: int) -> Area | None:
+        """The queries and keys drawn at a place; None: a label, a gap, what is left out."""
+        at = self._at(y // self.per_line)
+        if at is None or at.row is None or isinstance(at.row, Hidden):
+            return None
+        found = key_at(at.band, self._layout.gutter, x)
+        query = at.row + y % self.per_line
+        if found is None or query >= self._record.shape[1]:
+            return None
+        row, start, stop = found
+        return Area(row, query, query + 1, start, stop)
+
+    def spot(self, area: Area) -> Spot | None:
+        """Where the first cell of an area is drawn."""
+        for start, number in self._starts:
+            band = self._layout.bands[number]
+            row = row_of(band.rows, area.query)
+            place = column_of(band, self._layout.gutter, area.row, area.key)
+            if row is not None and place is not None:
+                line = start + int(band.has_heading and number > 0) + row
+                return Spot(line * self.per_line + area.query % self.per_line, *place)
+        return None
 
     def heading(self, first: int, width: int) -> Line:
         """The line above everything: key owners from column `first` on."""
@@ -248,9 +281,15 @@ class MaskDrawing:
         return None if segment is None else self._badges[self._record.segments[segment].request_id]
 
 
-def folded(record: StepRecord, badges: Badges, lookback: Lookback, width: int, height: int) -> MaskDrawing:
-    """The mask folded to show most in `width` × `height` cells, the heading line included."""
-    return MaskDrawing(record, badges, folded_layout(record, badges, width, height), lookback)
+def folded(
+    record: StepRecord, badges: Badges, lookback: Lookback | None, width: int, height: int
+) -> MaskDrawing:
+    """The mask folded to show most in `width` × `height` cells, the heading line included.
+
+    Without `lookback` no text stands beside the rows, and the bars take its room.
+    """
+    layout = folded_layout(record, badges, width, height, has_notes=lookback is not None)
+    return MaskDrawing(record, badges, layout, lookback or _no_text)
 
 
 def true_cells(record: StepRecord, badges: Badges, lookback: Lookback, width: int) -> MaskDrawing:
@@ -258,30 +297,8 @@ def true_cells(record: StepRecord, badges: Badges, lookback: Lookback, width: in
     return MaskDrawing(record, badges, true_layout(record, badges, width), lookback)
 
 
-def legend(record: StepRecord, width: int) -> Line:
-    """The signs this step needs, as far as they fit."""
-    parts = [(NEW, "new")]
-    if any(segment.num_cached for segment in record.segments):
-        parts.append((CACHED, "cached"))
-    parts.append((BLOCKED, "blocked"))
-    if record.tokens.padding or any(s.kv_start for s in record.segments if record.layout == "padded"):
-        parts.append((PADDING, "padding"))
-    if any(segment.kind == "dead" for segment in record.segments):
-        parts.append((DEAD, "dead: finished, still fed"))
-    if any(s.q_start for s in record.segments if record.layout == "padded"):
-        parts.append((PADDING_KEY, "padding's own key"))
-    line: list[tuple[str, str]] = []
-    for glyph, text in parts:
-        more = [("   " if line else "", ""), (glyph, ""), (f" {text}", "dim")]
-        if line_width((*line, *more)) > width:
-            break
-        line.extend(more)
-    return merged(line)
-
-
-def _cell(keys: Keys) -> int:
-    """Terminal columns of one key; 1 for a bar."""
-    return 1 if keys.is_folded else keys.columns // max(1, keys.stop - keys.start)
+def _no_text(segment: Segment) -> str:
+    return ""
 
 
 def _columns(keys: Keys, start: int, stop: int) -> tuple[int, int]:

@@ -32,17 +32,18 @@ from engine.stream.records import Segment, StepRecord
 
 def true_layout(record: StepRecord, badges: Badges, width: int) -> MaskLayout:
     """Every query and every key, two columns a cell if that fits `width`, else one."""
-    gutter = gutter_width(record, badges)
-    layout = MaskLayout((), gutter)
-    for cell in (2, 1):
-        grids = tuple(
-            Grid(row, _true_keys(record, row, cell, gap=int(record.layout == "ragged")))
-            for row in range(record.shape[0])
-        )
-        layout = MaskLayout((Band(grids, range(record.shape[1])),), gutter)
-        if layout.columns <= width:
-            break
-    return layout
+    wide = cell_layout(record, badges, cell=2)
+    return wide if wide.columns <= width else cell_layout(record, badges, cell=1)
+
+
+def cell_layout(record: StepRecord, badges: Badges, cell: int, per_line: int = 1) -> MaskLayout:
+    """Every query and every key, `cell` columns a key, `per_line` queries a line."""
+    grids = tuple(
+        Grid(row, _true_keys(record, row, cell, gap=int(record.layout == "ragged")))
+        for row in range(record.shape[0])
+    )
+    rows = range(0, record.shape[1], per_line)
+    return MaskLayout((Band(grids, rows),), gutter_width(record, badges))
 
 
 def _true_keys(record: StepRecord, row: int, cell: int, gap: int) -> tuple[Keys, ...]:
@@ -68,11 +69,21 @@ def _true_keys(record: StepRecord, row: int, cell: int, gap: int) -> tuple[Keys,
 # -- folded, ragged --------------------------------------------------------------------------------
 
 
-def folded_layout(record: StepRecord, badges: Badges, width: int, height: int) -> MaskLayout:
-    """The layout that shows most in `width` × `height` cells without hiding a difference."""
+def folded_layout(
+    record: StepRecord, badges: Badges, width: int, height: int, *, has_notes: bool = True
+) -> MaskLayout:
+    """The layout that shows most in `width` × `height` cells without hiding a difference.
+
+    Args:
+        record: the step.
+        badges: names, whose lengths count.
+        width: columns.
+        height: lines, the heading included.
+        has_notes: room is kept beside the rows for the text that each looks back at.
+    """
     if record.layout == "padded":
-        return fold_padded(record, badges, width, height)
-    return _fold_ragged(record, badges, width, height)
+        return fold_padded(record, badges, width, height, has_notes)
+    return _fold_ragged(record, badges, width, height, has_notes)
 
 
 #: From the most telling to the narrowest.
@@ -86,12 +97,12 @@ _WAYS = tuple(
 )
 
 
-def _fold_ragged(record: StepRecord, badges: Badges, width: int, height: int) -> MaskLayout:
+def _fold_ragged(record: StepRecord, badges: Badges, width: int, height: int, has_notes: bool) -> MaskLayout:
     gutter = gutter_width(record, badges)
     room = width - gutter
     if sum(_least_columns(segment) + 1 for segment in record.segments) - 1 > room:
         return _own_keys(record, gutter, width, height)
-    looks_back = any(segment.num_cached for segment in record.segments)
+    looks_back = has_notes and any(segment.num_cached for segment in record.segments)
     for way in _WAYS:
         if way.has_notes and not looks_back:
             continue
@@ -99,7 +110,8 @@ def _fold_ragged(record: StepRecord, badges: Badges, width: int, height: int) ->
         spare = room - sum(k.columns + k.gap for k in keys) - (NOTE_WIDTH + 2 if way.has_notes else 0)
         if spare >= 0:
             if way.has_labels and all(segment.q_len == 1 for segment in record.segments):
-                keys = _in_proportion(keys, spare - max(0, note_columns(room) - NOTE_WIDTH), way.cell)
+                kept = max(0, note_columns(room) - NOTE_WIDTH) if has_notes else 0
+                keys = _in_proportion(keys, spare - kept, way.cell)
             grid = Grid(0, keys, has_notes=looks_back, is_counted=not way.has_labels)
             rows = _fold_rows(record.segments, height - 1)
             return MaskLayout((Band((grid,), [row for own in rows for row in own]),), gutter)

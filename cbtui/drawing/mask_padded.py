@@ -24,11 +24,11 @@ from cbtui.naming import Badges
 from engine.stream.records import StepRecord
 
 
-def fold_padded(record: StepRecord, badges: Badges, width: int, height: int) -> MaskLayout:
+def fold_padded(record: StepRecord, badges: Badges, width: int, height: int, has_notes: bool) -> MaskLayout:
     """The grids side by side, folded just so far that they fit, in as many bands as needed."""
     gutter = gutter_width(record, badges)
     if record.shape[1] == 1:
-        return _stacked(record, gutter, width)
+        return _stacked(record, gutter, width, has_notes)
     grids: list[Grid] = []
     for folds, folds_new, cell in (
         (False, False, 2),
@@ -117,10 +117,11 @@ def _with_hidden(kept: Sequence[int]) -> list[Row]:
     return rows
 
 
-def _stacked(record: StepRecord, gutter: int, width: int) -> MaskLayout:
+def _stacked(record: StepRecord, gutter: int, width: int, has_notes: bool) -> MaskLayout:
     """One query a row: the grids one under the other, all on one key axis, so that padding lines up."""
     keys = record.num_keys
-    note = note_columns(width - gutter) + 2 if width - gutter > 2 * NOTE_WIDTH else 0
+    is_wide = has_notes and width - gutter > 2 * NOTE_WIDTH
+    note = note_columns(width - gutter) + 2 if is_wide else 0
     room = max(4, width - gutter - note)
     cell = 2 if 2 * keys <= room else 1
     scale = min(float(cell), (room - cell) / max(1, keys - 1))

@@ -5,6 +5,8 @@ Long stretches cost nothing: a fill of ten thousand columns is cut to the window
 
 from __future__ import annotations
 
+from rich.cells import split_text
+
 from cbtui.pieces import Line, Piece
 from cbtui.tokens import cell_width, clip
 
@@ -59,3 +61,21 @@ def merged(pieces: list[Piece]) -> Line:
         elif text:
             line.append((text, style))
     return tuple(line)
+
+
+def overlaid(line: Line, column: int, text: str, style: str) -> Line:
+    """A line with `text` written over its cells from `column` on; shorter lines are filled up to there."""
+    end = column + cell_width(text)
+    before: list[Piece] = []
+    after: list[Piece] = []
+    at = 0
+    for part, name in line:
+        size = cell_width(part)
+        if at < column:
+            before.append((split_text(part, min(size, column - at))[0], name))
+        if at + size > end:
+            after.append((split_text(part, max(0, end - at))[1], name))
+        at += size
+    if at < column:
+        before.append((" " * (column - at), ""))
+    return merged([*before, (text, style), *after])

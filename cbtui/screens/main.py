@@ -151,11 +151,11 @@ class MainScreen(ExcursionScreen):
 
     # -- the view -----------------------------------------------------------------------------
 
-    def action_cells(self) -> None:
-        """True mask cells, or folded."""
+    def action_cells(self, by: int = 1) -> None:
+        """The mask's next scale: folded, true cells, smaller ones until all is seen."""
         mask = self.query_one(MaskGrid)
-        mask.toggle_true_cells()
-        self.say("true mask cells: arrows scroll" if mask.shows_true_cells else "mask folded")
+        mask.zoom(by)
+        self.say(mask.zoom_words)
 
     def action_tab(self, number: int) -> None:
         """Choose a tab by its number, from 1."""

@@ -10,10 +10,13 @@ from rich.style import Style
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
-from cbtui.colours import block_style, ink_style
+from cbtui.colours import block_style, ink_style, mix, shape_colour, text_on
 from cbtui.frame import Frame
 from cbtui.pieces import Line, clip_line
 from cbtui.widgets.lines import LinesView
+
+#: How strong the colour of a cached key is where no shading fits; about that of `▒`.
+CACHED_SHARE = 0.5
 
 
 class WindowView(LinesView):
@@ -22,13 +25,14 @@ class WindowView(LinesView):
     A subclass implements `compose_window` and says with `extent` how far the picture scrolls.
     """
 
-    COMPONENT_CLASSES = {"window--faint", "window--padding"}
+    COMPONENT_CLASSES = {"window--faint", "window--padding", "window--target"}
     DEFAULT_CSS = """
     WindowView {
         overflow: scroll scroll;
         scrollbar-size: 0 0;
         & > .window--faint { color: $foreground 35%; }
         & > .window--padding { color: $foreground 45%; }
+        & > .window--target { background: $accent; color: $background; text-style: bold; }
     }
     """
     #: What an empty panel says it will show.
@@ -105,11 +109,32 @@ class WindowView(LinesView):
             if kind == "block":
                 return block_style(colour, ground)
             return ink_style(colour, ground) + Style(bold=True, underline=True)
+        if kind == "half":
+            return self._half_style(colour)
         if kind == "reverse":
             return Style(reverse=True)
+        if kind == "target":
+            return self.get_visual_style("window--target").rich_style
         if kind in ("faint", "padding"):
             return Style(color=self.get_visual_style(f"window--{name}").rich_style.color)
         return super()._make_style(name)
+
+    def _half_style(self, halves: str) -> Style:
+        """Colours of a place shared by two queries: the sign's, and the ground's where the lower has one.
+
+        `~#rrggbb` is a cached key (half as strong), `padding` what padding fills.
+        """
+        ground = self._style("base").bgcolor
+        background = ground.get_truecolor().hex if ground is not None else "#000000"
+
+        def shade(half: str) -> str:
+            if half == "padding":
+                return mix(background, text_on(background), 0.25)
+            colour = shape_colour(half.lstrip("~"), background)
+            return mix(background, colour, CACHED_SHARE) if half[0] == "~" else colour
+
+        upper, _, lower = halves.partition("/")
+        return Style(color=shade(upper), bgcolor=shade(lower) if lower else None)
 
     def _forget(self) -> None:
         self._window_strips.clear()

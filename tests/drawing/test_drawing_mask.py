@@ -5,7 +5,8 @@ from drawn_steps import STEP_1, STEP_7, Fed, Scene, fed_sequences
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbtui.drawing.mask import MaskDrawing, folded, legend, true_cells
+from cbtui.drawing.mask import MaskDrawing, folded, true_cells
+from cbtui.drawing.mask_words import legend
 from cbtui.pieces import line_width, plain
 from engine.step.mask import query_runs
 from engine.stream.records import Segment, StepRecord

@@ -90,24 +90,28 @@ def test_only_lines_that_changed_are_drawn_again() -> None:
     hosted(body)
 
 
-def test_true_cells_scroll_with_the_arrows_and_keep_their_labels() -> None:
+def test_the_cursor_in_true_cells_is_explained_and_pans() -> None:
     async def body(app: Host, pilot: Pilot[None]) -> None:
         stage = Stage()
         stage.submit(("long", 5), tokens=300)
         app.show(stage.step())
         mask = app.query_one(MaskGrid)
-        mask.toggle_true_cells()
+        mask.zoom()
         mask.focus()
         await pilot.pause()
-        assert mask.border_title == "Mask 300 queries × 300 keys · arrows scroll"
-        assert texts(mask)[1].startswith("A p0    █··")
-        mask.scroll_to(40, 50, animate=False)
-        await pilot.pause()
-        assert texts(mask)[0].startswith("        AAA")
-        assert texts(mask)[1].startswith("A p50   ███████████·")
-        await pilot.press("down", "right")
-        assert texts(mask)[1].startswith("A p51   ███████████·")
-        mask.toggle_true_cells()
+        assert mask.border_title == "Mask 300 queries × 300 keys · arrows move"
+        # The cursor stands on the last query and its own key; the window goes where it is.
+        assert texts(mask)[-1] == "query A p299 ·, may see A p299 ·,: itself"
+        assert texts(mask)[-2].startswith("A p299  ██")
+        assert "█✓  " in texts(mask)[-2]
+        await pilot.press("up")
+        assert texts(mask)[-1].endswith("may not see A p299 ·,: in its future")
+        assert "✗" in "".join(texts(mask))
+        await pilot.press(*["shift+up"] * 40, *["shift+left"] * 20)
+        assert texts(mask)[1].startswith("A p0    ✓··")
+        await pilot.press("right")
+        assert texts(mask)[1].startswith("A p0    █✗·")
+        mask.zoom(-1)
         await pilot.pause()
         assert texts(mask)[1].startswith("A p0 ")
 
@@ -170,7 +174,7 @@ def test_any_size_and_mode_draws(size: tuple[int, int], mode: str) -> None:
         stage = Stage(mode).tutorial()
         for steps in (1, 6, 40):
             app.show(stage.step(steps))
-            app.query_one(MaskGrid).toggle_true_cells()
+            app.query_one(MaskGrid).zoom()
             for panel in app.panels:
                 assert [plain(line) for line in panel.visible_lines()]
                 assert all(

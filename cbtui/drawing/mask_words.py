@@ -1,0 +1,159 @@
+"""Says in words what the mask shows: its signs, and one cell of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cbtui.drawing.mask import BLOCKED, CACHED, DEAD, NEW, PADDING, PADDING_KEY
+from cbtui.drawing.mask_spots import Area, key_position, owner_of_key, owner_of_query
+from cbtui.drawing.token_cells import token_line
+from cbtui.drawing.window import merged
+from cbtui.naming import Badges
+from cbtui.pieces import Line, Piece, line_width
+from engine.step.mask import query_run
+from engine.stream.records import Segment, StepRecord
+
+#: The bytes of a request's token at a position; None: not known.
+TokenAt = Callable[[str, int], bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What explaining needs beside the record: names, KV block size, the tokens' texts."""
+
+    badges: Badges
+    block_size: int
+    token_at: TokenAt
+
+
+def explain(record: StepRecord, area: Area, words: Words) -> Line:
+    """Which query may see which key, or may not, and why: `B p10 may not see C p3: another sequence`."""
+    if area.query_stop - area.query > 1:
+        return _block(record, area, words)
+    query = owner_of_query(record, area.row, area.query)
+    key = owner_of_key(record, area.row, area.key)
+    if query is None:
+        is_own = area.key == 0
+        reason = "padding: " + (
+            "it sees padding's own first key alone, so that its sum is not empty; the result is thrown away"
+            if is_own
+            else "what it works out is thrown away"
+        )
+        return (("this query is ", "dim"), (reason, ""))
+    named = [("query ", "dim"), *_named(query, area.query - query.q_start + query.position, words)]
+    if key is None:
+        return merged([*named, (" may not see this key: ", ""), ("padding", "strong")])
+    first, last = key_position(key, area.key), key_position(key, area.key_stop - 1)
+    named_key = _named(key, first, words)
+    if last > first:
+        named_key = [named_key[0], (f" p{first}–p{last}", "")]
+    may, why = _verdict(query, key, area, words)
+    return merged([*named, (f" {may} ", "strong"), *named_key, (f": {why}", "")])
+
+
+def _verdict(query: Segment, key: Segment, area: Area, words: Words) -> tuple[str, str]:
+    """`may see` or `may not see`, and the reason."""
+    if query.request_id != key.request_id:
+        return "may not see", "another sequence"
+    count = area.key_stop - area.key
+    _, stop = query_run(query, area.query - query.q_start)
+    allowed = max(0, min(stop, area.key_stop) - area.key)
+    if not allowed:
+        return "may not see", "in its future" if count == 1 else "all in its future"
+    dead = "; dead work" if query.kind == "dead" else ""
+    if allowed < count:
+        return f"may see {allowed} of {count} keys", "the others are in its future" + dead
+    first_new = key.kv_start + key.num_cached
+    if area.key >= first_new:
+        if count == 1 and area.key == stop - 1:
+            return "may see", "itself" + dead
+        its = "an earlier token of its own" if count == 1 else "earlier tokens of its own"
+        return "may see", f"{its}, new in this step{dead}"
+    its = "its own earlier token" if count == 1 else "its own earlier tokens"
+    return "may see", f"{its}, cached{_blocks(key, area, words)}{dead}"
+
+
+def _blocks(key: Segment, area: Area, words: Words) -> str:
+    """In which KV blocks some cached keys lie; empty where the record does not say."""
+    first, last = (key_position(key, place) // words.block_size for place in (area.key, area.key_stop - 1))
+    if last >= len(key.block_ids):
+        return ""
+    if first == last:
+        return f" in KV block {key.block_ids[first]}"
+    return f" in {last - first + 1} KV blocks, {key.block_ids[first]} to {key.block_ids[last]}"
+
+
+def _named(segment: Segment, position: int, words: Words) -> list[Piece]:
+    badge = words.badges[segment.request_id]
+    text = token_line(words.token_at(segment.request_id, position), f"ink:{badge.colour}", 14)
+    return [(badge.letter, f"badge:{badge.colour}"), (f" p{position} ", ""), *text]
+
+
+def _block(record: StepRecord, area: Area, words: Words) -> Line:
+    """A cell of an overview: how many of its pairs are allowed, and of whom."""
+    queries, keys = area.query_stop - area.query, area.key_stop - area.key
+    allowed = 0
+    owners: list[Segment] = []
+    for segment in record.segments:
+        pairs = allowed_pairs(segment, area)
+        allowed += pairs
+        if pairs:
+            owners.append(segment)
+    line: list[Piece] = [
+        (f"{queries} {'query' if queries == 1 else 'queries'} × {keys} key{'s' * (keys != 1)}: ", "dim"),
+        (f"{allowed:,} of {queries * keys:,} pairs allowed", "strong"),
+    ]
+    for number, segment in enumerate(owners[:6]):
+        badge = words.badges[segment.request_id]
+        line += [(", " if number == 0 else " ", ""), (badge.letter, f"badge:{badge.colour}")]
+    if not allowed:
+        line.append((": no sequence meets itself here", ""))
+    return merged(line)
+
+
+def is_allowed(record: StepRecord, area: Area) -> bool:
+    """Whether any pair of an area is allowed; padding queries see padding's first key."""
+    if any(allowed_pairs(segment, area) for segment in record.segments):
+        return True
+    return area.key == 0 and owner_of_query(record, area.row, area.query) is None
+
+
+def allowed_pairs(segment: Segment, area: Area) -> int:
+    """How many (query, key) pairs of an area one sequence allows. Costs the same for any size."""
+    if segment.row != area.row:
+        return 0
+    first = max(0, area.query - segment.q_start)
+    stop = min(segment.q_len, area.query_stop - segment.q_start)
+    low = max(segment.kv_start, area.key)
+    high = min(segment.kv_start + segment.kv_len, area.key_stop)
+    if first >= stop or low >= high:
+        return 0
+    # Query `offset` sees keys up to `base + offset`: none, then one more each, then all of them.
+    base = segment.kv_start + segment.num_cached + 1
+    rising = min(stop, max(first, low - base + 1))
+    full = min(stop, max(rising, high - base))
+    count = full - rising
+    some = count * (base + rising - low) + count * (count - 1) // 2
+    return some + (stop - full) * (high - low)
+
+
+def legend(record: StepRecord, width: int) -> Line:
+    """The signs this step needs, as far as they fit."""
+    parts = [(NEW, "new")]
+    if any(segment.num_cached for segment in record.segments):
+        parts.append((CACHED, "cached"))
+    parts.append((BLOCKED, "blocked"))
+    if record.tokens.padding or any(s.kv_start for s in record.segments if record.layout == "padded"):
+        parts.append((PADDING, "padding"))
+    if any(segment.kind == "dead" for segment in record.segments):
+        parts.append((DEAD, "dead: finished, still fed"))
+    if any(s.q_start for s in record.segments if record.layout == "padded"):
+        parts.append((PADDING_KEY, "padding's own key"))
+    line: list[tuple[str, str]] = []
+    for glyph, text in parts:
+        more = [("   " if line else "", ""), (glyph, ""), (f" {text}", "dim")]
+        if line_width((*line, *more)) > width:
+            break
+        line.extend(more)
+    return merged(line)

@@ -9,6 +9,7 @@ import msgspec
 from engine.guest import Lend
 from engine.load import StartLoad, StopLoad
 from engine.request import SamplingParams
+from engine.stream.records import Record
 
 
 class PromptRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +112,42 @@ class Step(msgspec.Struct, frozen=True):
     count: int = 1
 
 
+#: What `RunUntil` waits for, and how it is said.
+UNTIL = {
+    "finished": "the next finish",
+    "admitted": "the next admission",
+    "preempted": "the next preemption",
+    "step": "a step",
+    "drained": "nothing is left to do",
+}
+
+
+class RunUntil(msgspec.Struct, frozen=True):
+    """Run on, and pause as soon as `what` (one of `UNTIL`) has happened; `step` is the number of the step."""
+
+    what: str
+    step: int = 0
+
+    @property
+    def words(self) -> str:
+        """What it waits for."""
+        return f"step {self.step:,}" if self.what == "step" else UNTIL[self.what]
+
+    def is_reached(self, record: Record, is_drained: bool) -> bool:
+        """Whether a record, or an engine without work after it, is what was waited for."""
+        events = record.events
+        match self.what:
+            case "finished":
+                return bool(events.finished)
+            case "admitted":
+                return bool(events.admitted)
+            case "preempted":
+                return bool(events.preempted)
+            case "step":
+                return record.step >= self.step
+        return is_drained
+
+
 class Restart(msgspec.Struct, frozen=True):
     """Load the model again after a failure; queued requests stay queued."""
 
@@ -128,6 +165,7 @@ Command = (
     | Pause
     | Resume
     | Step
+    | RunUntil
     | Restart
     | Close
     | Lend

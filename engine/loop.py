@@ -25,6 +25,7 @@ from engine.commands import (
     PromptRequest,
     Restart,
     Resume,
+    RunUntil,
     SetMode,
     SetSpeed,
     Step,
@@ -117,6 +118,7 @@ class EngineLoop:
         self._loading: Loading | None = Loading("starting the model process")
         self._failure: Failure | None = None
         self._rejection: Rejection | None = None
+        self._until: RunUntil | None = None
         self._death_reason = ""
         self._last_death: tuple[float, int | None] | None = None
         self._next_step_at = 0.0
@@ -270,12 +272,14 @@ class EngineLoop:
                 else:
                     self._speed, self._next_step_at = steps_per_s, 0.0
             case Pause():
-                self._paused, self._steps_left = True, 0
+                self._paused, self._steps_left, self._until = True, 0, None
             case Resume():
-                self._paused, self._steps_left = False, 0
+                self._paused, self._steps_left, self._until = False, 0, None
             case Step(count):
                 self._steps_left += count
-                self._paused = True
+                self._paused, self._until = True, None
+            case RunUntil():
+                self._paused, self._steps_left, self._until = False, 0, command
             case Restart():
                 self._restart()
             case StartLoad(spec):
@@ -415,6 +419,7 @@ class EngineLoop:
                     prompt_text=arrival.request.prompt,
                     label=arrival.request.label,
                     num_template_tokens=prompt.num_template_tokens,
+                    priority=arrival.request.priority,
                     arrival_s=arrival.arrival_s,
                     index=arrival.index,
                 )
@@ -461,6 +466,9 @@ class EngineLoop:
 
     def _append(self, record: Record) -> None:
         self.history.append(record)
+        is_drained = not (self._arrivals or (self.engine is not None and self.engine.has_work))
+        if self._until is not None and self._until.is_reached(record, is_drained):
+            self._paused, self._until = True, None
 
     @property
     def _status(self) -> Status:
@@ -483,6 +491,7 @@ class EngineLoop:
         return (
             self._status,
             self._paused,
+            self._until,
             self._loading,
             self._failure,
             self._pending_mode,
@@ -510,6 +519,7 @@ class EngineLoop:
                 version=self._version,
                 status=status,
                 paused=self._paused,
+                until=self._until.words if self._until else "",
                 loading=self._loading if status == "loading" else None,
                 failure=self._failure,
                 model=engine.info if engine else None,

@@ -49,6 +49,7 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     Attributes:
         status: loading, running, paused, idle (nothing to do), failed, closed.
         paused: the pause key's state; a paused engine without work is `paused`, not `idle`.
+        until: what it runs on to before it pauses by itself, in words; empty: nothing.
         loading: progress while loading.
         failure: cause while failed.
         model: None until the model is ready.
@@ -71,6 +72,7 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     version: int = 0
     status: Status = "loading"
     paused: bool = False
+    until: str = ""
     loading: Loading | None = None
     failure: Failure | None = None
     model: ModelInfo | None = None

@@ -18,6 +18,7 @@ from engine.commands import (
     PromptRequest,
     Restart,
     Resume,
+    RunUntil,
     SetMode,
     SetSpeed,
     Step,
@@ -424,3 +425,38 @@ def test_a_full_history_drops_the_oldest_and_says_where_it_starts() -> None:
     assert (first, kept) == (len(records) - 5, records[-5:])
     assert small.since(len(records) - 2) == (len(records) - 2, records[-2:])
     assert small.total == len(records)
+
+
+@pytest.mark.parametrize(
+    ("until", "step"),
+    [
+        (RunUntil("finished"), 2),
+        (RunUntil("admitted"), 1),
+        (RunUntil("step", 4), 4),
+        (RunUntil("drained"), 6),
+    ],
+)
+def test_running_until_something_happens_pauses_right_after_it(until: RunUntil, step: int) -> None:
+    desk = Desk(paused=True)
+    desk.say(prompts("a", max_tokens=2), prompts("b", max_tokens=6))
+    state = desk.say(until, turns=0)
+    assert desk.turn().until == until.words or step == 1
+    state = desk.turn(12)
+    assert state.paused and state.step == step and state.until == ""
+
+
+def test_running_until_a_preemption_stops_at_it() -> None:
+    desk = Desk(paused=True, config=EngineConfig(num_blocks=6, block_size=8))
+    desk.say(*(prompts("abcd", max_tokens=20) for _ in range(3)))
+    state = desk.say(RunUntil("preempted"), turns=60)
+    assert state.paused and desk.steps[-1].events.preempted
+    assert not any(record.events.preempted for record in desk.steps[:-1])
+
+
+def test_a_cancel_between_steps_is_a_finish_and_any_other_order_takes_the_waiting_back() -> None:
+    desk = Desk(config=EngineConfig(max_num_seqs=1), speed=0.001)
+    desk.say(prompts("a", "b", max_tokens=9), RunUntil("finished"))
+    state = desk.say(Cancel("r1"))
+    assert state.paused and state.until == ""
+    desk.say(RunUntil("finished"))
+    assert desk.say(Resume()).until == "" and not desk.mailbox.latest().paused

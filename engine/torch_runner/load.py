@@ -20,9 +20,10 @@ from engine.runner import Loading, ModelFacts, ModelInfo, ModelLoadError
 from engine.torch_runner.arena import LayerShape, kv_bytes_per_token
 from engine.torch_runner.checks import check_class, check_config, check_model, layer_windows, length_limit
 from engine.torch_runner.encoding import tokenizer_json
+from engine.torch_runner.exact import check_request, make_exact
 from engine.torch_runner.forward import CausalModel, Route
 from engine.torch_runner.prepack import prepack_linears
-from engine.torch_runner.probe import Findings, probe
+from engine.torch_runner.probe import Findings, probe, probe_exact
 from engine.torch_runner.sources import check_gguf, read_config, read_tokenizer, read_weights
 from engine.torch_runner.threads import default_num_threads
 
@@ -45,6 +46,8 @@ class LoadOptions:
         device: a torch device, or `auto`: CUDA, else MPS, else the CPU.
         num_threads: torch threads; None: `default_num_threads`.
         route: attention: `fast`, or `reference` (a dense mask and the model's own eager attention).
+        exact: logits bitwise the same alone and in any batch, as long as a sequence's tokens are fed in the
+            same pieces (`exact.py`); slower, float32 on the CPU and one thread only.
         prepack: let oneDNN keep its own copy of the linear weights (CPU, float32 and bfloat16).
         cache_dir: where a `tokenizer.json` goes if the source has none.
     """
@@ -53,6 +56,7 @@ class LoadOptions:
     device: str = "cpu"
     num_threads: int | None = None
     route: Route = "fast"
+    exact: bool = False
     prepack: bool = True
     cache_dir: Path = field(default_factory=cache_root)
 
@@ -156,13 +160,17 @@ def _prepare(
     progress(Loading("checking the model", then="ready"))
     check_config(model.config)
     check_model(model)
-    torch.set_num_threads(options.num_threads or default_num_threads())
+    if options.exact:
+        check_request(device, dtype, options.num_threads)
+    torch.set_num_threads(options.num_threads or (1 if options.exact else default_num_threads()))
     try:
         model = model.to(device=device, dtype=dtype).eval()
         causal = CausalModel(model, device, dtype)
         with torch.inference_mode():
-            packed = prepack_linears(model) if options.prepack and device.type == "cpu" else 0
+            linears = _prepare_linears(model, device, options)
             findings = probe(causal, options.route)
+            if options.exact:
+                _require_exact(causal, findings)
     except (torch.OutOfMemoryError, MemoryError) as error:
         raise ModelLoadError(f"there is not enough memory on {device} for {source.name}", "memory") from error
     limit = length_limit(model.config)
@@ -178,15 +186,37 @@ def _prepare(
         tokenizer_path=tokenizer_path,
         num_threads=torch.get_num_threads(),
         kv_bytes_per_token=kv_bytes_per_token(findings.layers, dtype),
-        facts=_facts(model, findings, limit.reason, packed),
+        exact=options.exact,
+        facts=_facts(model, findings, limit.reason, linears),
     )
     return LoadedModel(causal, tokenizer, info, findings.layers, findings.route, findings.fallback_reason)
 
 
-def _facts(model: PreTrainedModel, findings: Findings, length_reason: str, packed: int) -> ModelFacts:
+def _prepare_linears(model: PreTrainedModel, device: torch.device, options: LoadOptions) -> str:
+    """Choose how products with the weights are done; says so in a few words."""
+    if options.exact:
+        return f"{make_exact(model)} plain, eight rows at a time"
+    count = sum(isinstance(module, torch.nn.Linear | Conv1D) for module in model.modules())
+    if options.prepack and device.type == "cpu" and (packed := prepack_linears(model)):
+        return f"{packed} of {count} prepacked by oneDNN"
+    return f"{count} plain"
+
+
+def _require_exact(causal: CausalModel, findings: Findings) -> None:
+    if findings.route != "fast":
+        name = type(causal.model).__name__
+        reason = findings.fallback_reason or "it was not asked for"
+        raise ModelLoadError(
+            f"exact mode cannot be had with {name}: it needs the fast attention route, but {reason}",
+            "exact",
+            "leave --exact out",
+        )
+    probe_exact(causal, findings.layers)
+
+
+def _facts(model: PreTrainedModel, findings: Findings, length_reason: str, linears: str) -> ModelFacts:
     first = findings.layers[0]
     text = model.config.get_text_config(decoder=True)
-    linears = sum(isinstance(module, torch.nn.Linear | Conv1D) for module in model.modules())
     return ModelFacts(
         architecture=type(model).__name__,
         num_parameters=sum(weight.numel() for weight in model.parameters()),
@@ -198,7 +228,7 @@ def _facts(model: PreTrainedModel, findings: Findings, length_reason: str, packe
         length_reason=length_reason,
         route=findings.route,
         route_reason=findings.fallback_reason,
-        linears=f"{packed} of {linears} prepacked by oneDNN" if packed else f"{linears} plain",
+        linears=linears,
         largest_difference=findings.largest_difference,
     )
 

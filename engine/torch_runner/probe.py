@@ -19,6 +19,7 @@ from engine.step.plan import Layout, Plan, PlanRow
 from engine.torch_runner.arena import KVArena, LayerShape
 from engine.torch_runner.attention import UnsupportedAttention
 from engine.torch_runner.checks import window_of_layer
+from engine.torch_runner.exact import ExactStep
 from engine.torch_runner.forward import CausalModel, Route
 from engine.torch_runner.step import Step
 
@@ -26,9 +27,9 @@ from engine.torch_runner.step import Step
 #: float64 it is that of float32 sums, since transformers computes norms and softmax in float32 anyway.
 _TOLERANCE = {torch.float64: 1e-5, torch.float32: 1e-3, torch.bfloat16: 0.1, torch.float16: 0.05}
 
-_ARENA = ArenaShape(num_blocks=8, block_size=4, num_slots=3)
+_ARENA = ArenaShape(num_blocks=9, block_size=4, num_slots=3)
 #: Length, length after the first step, block table: scattered and interleaved on purpose.
-_SEQUENCES = ((8, 7, [5, 2]), (6, 0, [0, 7]), (7, 3, [3, 6]))
+_SEQUENCES = ((8, 7, [5, 2, 1]), (6, 0, [0, 7, 4]), (7, 3, [3, 6, 8]))
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,50 @@ def probe(model: CausalModel, wanted: Route) -> Findings:
         stage="probe",
         hint="choose another model with --model",
     )
+
+
+def probe_exact(model: CausalModel, layers: list[LayerShape]) -> None:
+    """Make sure that exact mode holds for a model on this machine: not a bit differs.
+
+    Each sequence goes through two steps and three decodes, alone and beside the others, ragged and padded.
+
+    Raises:
+        ModelLoadError: a logit differs; not every product or sum of this model is in our hands.
+    """
+    tokens = [sequence + sequence[:3] for sequence in _random_sequences(model)]
+    steps = [_first_step(tokens), *[_mixed_rows(tokens, more) for more in range(4)]]
+    alone = [_logits_of(model, layers, steps, "ragged", only=slot) for slot in range(len(tokens))]
+    layouts: tuple[Layout, ...] = ("ragged", "padded")
+    for layout in layouts:
+        together = _logits_of(model, layers, steps, layout)
+        if any(not torch.equal(together[place], own[place]) for own in alone for place in own):
+            raise ModelLoadError(
+                f"exact mode cannot be had with {type(model.model).__name__} on this machine: {layout} "
+                "logits differ in their last bits from those of each sequence alone",
+                stage="exact",
+                hint="leave --exact out",
+            )
+
+
+def _logits_of(
+    model: CausalModel,
+    layers: list[LayerShape],
+    steps: list[list[PlanRow]],
+    layout: Layout,
+    only: int | None = None,
+) -> dict[tuple[int, int], torch.Tensor]:
+    """Sampled logits by step and slot, of all rows or of one slot's, on an arena of their own."""
+    arena = KVArena(_ARENA, layers, model.dtype, model.device)
+    logits: dict[tuple[int, int], torch.Tensor] = {}
+    for number, rows in enumerate(steps):
+        chosen = [row for row in rows if only in (None, row.slot)]
+        if not chosen:
+            continue
+        plan = Plan(epoch=0, arena_id=0, step=number, layout=layout, rows=chosen)
+        output = model.logits(ExactStep(plan, _ARENA, model.device, model.dtype), arena, "fast")
+        slots = [row.slot for row in chosen if row.sampling is not None]
+        logits |= {(number, slot): row for slot, row in zip(slots, output, strict=True)}
+    return logits
 
 
 def _random_sequences(model: CausalModel) -> list[list[int]]:
@@ -190,11 +235,13 @@ def _first_step(tokens: list[list[int]]) -> list[PlanRow]:
     ]
 
 
-def _mixed_rows(tokens: list[list[int]]) -> list[PlanRow]:
-    return [
-        _row(slot, sequence[done:], done, blocks, SamplingParams())
-        for slot, (sequence, (_, done, blocks)) in enumerate(zip(tokens, _SEQUENCES, strict=True))
-    ]
+def _mixed_rows(tokens: list[list[int]], more: int = 0) -> list[PlanRow]:
+    """The rest of each sequence; with `more`, the one token that comes so many places later."""
+    rows = []
+    for slot, (length, done, blocks) in enumerate(_SEQUENCES):
+        start = length + more - 1 if more else done
+        rows.append(_row(slot, tokens[slot][start : length + more], start, blocks, SamplingParams()))
+    return rows
 
 
 def _row(

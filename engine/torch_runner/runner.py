@@ -31,6 +31,7 @@ from engine.step.geometry import ArenaShape
 from engine.step.plan import Plan, Reply, SampledToken
 from engine.torch_runner.arena import KVArena
 from engine.torch_runner.encoding import encode
+from engine.torch_runner.exact import ExactStep
 from engine.torch_runner.load import LoadedModel, LoadOptions, adopt_model, load_model
 from engine.torch_runner.sampling import sample
 from engine.torch_runner.step import Step
@@ -43,7 +44,7 @@ class TorchRunner:
         model: what to run: a folder, a `.gguf` file or a Hub id as the user named it; None: the default
             model, fetched if need be; a `ResolvedModel`; or a model that is built already.
         tokenizer: for a model that is built already.
-        options: device, type, threads and route.
+        options: device, type, threads, route and whether it is to be exact.
     """
 
     def __init__(
@@ -123,7 +124,8 @@ class TorchRunner:
             with torch.inference_mode():
                 begun = time.perf_counter()
                 _check_tokens(plan, loaded.info)
-                step = Step(plan, arena.shape, causal.device, causal.dtype)
+                lay_out = ExactStep if loaded.info.exact else Step
+                step = lay_out(plan, arena.shape, causal.device, causal.dtype)
                 logits = causal.logits(step, arena, loaded.route)
                 causal.synchronize()
                 forwarded = time.perf_counter()

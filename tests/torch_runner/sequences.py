@@ -144,11 +144,12 @@ def run_step(
     sequences: list[Sequence],
     layout: Layout,
     dead: Iterable[PlanRow] = (),
+    arena: int = 0,
 ) -> None:
     """One step: slot → tokens to feed (None: all pending); dead rows ride along, in slot order."""
     fed = {slot: sequences[slot].row(count) for slot, count in feeds.items()}
     rows = sorted([*fed.values(), *dead], key=lambda row: row.slot)
-    reply = runner.run(Plan(epoch=1, arena_id=0, step=1, layout=layout, rows=rows))
+    reply = runner.run(Plan(epoch=1, arena_id=arena, step=1, layout=layout, rows=rows))
     assert len(reply.sampled) == len(rows)
     for row, sampled in zip(rows, reply.sampled, strict=True):
         if row.kind != "dead":

@@ -27,7 +27,7 @@ _MEMORY_SHARE = 0.25
 
 #: oneDNN's kernels for one and two rows read memory more slowly than the one for this many, by a
 #: fifth to a third (AVX-512, float32): fewer rows are filled up with zeros.
-_FEWEST_ROWS = 4
+_FEWEST_ROWS = 3
 
 _KINDS = (torch.nn.Linear, Conv1D)
 

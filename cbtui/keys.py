@@ -58,6 +58,9 @@ class Key:
         )
 
 
+LIVE_KEY = Key(id="view.live", keys="full_stop", action="live", label="live", group=VIEW, shown=".", rank=0,
+               tooltip="Back to now")  # fmt: skip
+
 SCREEN_KEYS: tuple[Key, ...] = (
     Key(id="prompt.focus", keys="slash", action="prompt", label="prompt", group=REQUESTS, shown="/", rank=0,
         tooltip="Type a prompt"),
@@ -65,6 +68,10 @@ SCREEN_KEYS: tuple[Key, ...] = (
         shown="space", typing="F5", rank=1, tooltip="Pause the engine, or let it run on"),
     Key(id="engine.step", keys="s,f8", action="step", label="step", group=ENGINE, shown="s", typing="F8",
         rank=1, tooltip="One step, then stay paused"),
+    Key(id="engine.steps", keys="S,upper_s", action="steps", group=ENGINE, shown="S",
+        tooltip="So many steps, then pause"),
+    Key(id="engine.until", keys="u", action="until", group=ENGINE, shown="u",
+        tooltip="Run until the next finish, admission, preemption, a step, or the end"),
     Key(id="engine.mode", keys="m,f6", action="mode", label="mode", group=ENGINE, shown="m", typing="F6",
         rank=1, tooltip="Switch between static and continuous batching"),
     Key(id="engine.modes", keys="M,upper_m", action="modes", group=ENGINE, shown="M",
@@ -97,6 +104,20 @@ SCREEN_KEYS: tuple[Key, ...] = (
         tooltip="The same requests in two modes, side by side"),
     Key(id="request.load", keys="g", action="load", label="load", group=REQUESTS, shown="g", rank=6,
         tooltip="Start generated load, or stop it"),
+    Key(id="view.back", keys="left_square_bracket", action="walk(-1)", label="back/forth", group=VIEW,
+        shown="[", rank=5, tooltip="One recorded step back"),
+    Key(id="view.forth", keys="right_square_bracket", action="walk(1)", label="back/forth", group=VIEW,
+        shown="]", rank=5, joins=True, tooltip="One recorded step forth; after the last one: now"),
+    Key(id="view.event_back", keys="left_curly_bracket", action="event(-1)", group=VIEW, shown="{",
+        tooltip="The step before at which somebody entered, ended or gave way, or the mode changed"),
+    Key(id="view.event_forth", keys="right_curly_bracket", action="event(1)", group=VIEW, shown="}",
+        tooltip="The next such step"),
+    Key(id="view.first", keys="0", action="first", group=VIEW, shown="0", tooltip="The first recorded step"),
+    Key(id="view.goto", keys="colon", action="goto", group=VIEW, shown=":",
+        tooltip="Go to a step by its number; a click on the timeline does it too"),
+    LIVE_KEY,
+    Key(id="view.zoom_time", keys="t", action="zoom_time", label="timeline", group=VIEW, shown="t", rank=8,
+        tooltip="Timeline: all of it, one step a column, or between"),
     Key(id="view.tab_1", keys="1", action="tab(1)", group=VIEW, shown="1–5",
         tooltip="Choose a tab, at small sizes"),
     *(Key(id=f"view.tab_{n}", keys=str(n), action=f"tab({n})", group=VIEW) for n in range(2, 6)),
@@ -159,9 +180,10 @@ def in_help(group: str) -> list[tuple[str, str]]:
     return [("  ".join(filter(None, (k.shown, k.typing))), k.tooltip) for k in keys]
 
 
-def in_bottom_line(*, is_typing: bool) -> list[Key]:
-    """The keys the bottom line may name, in its order."""
+def in_bottom_line(*, is_typing: bool, is_live: bool = True) -> list[Key]:
+    """The keys the bottom line may name, in its order; the way back to now where it is needed only."""
     if is_typing:
         candidates = (LEAVE_KEYS[0], *SCREEN_KEYS, *PROMPT_KEYS[1:], TAB_KEY, *APP_KEYS)
         return [key for key in candidates if key.label and key.typing]
-    return [key for key in (*SCREEN_KEYS, *APP_KEYS) if key.label and key.shown]
+    named = [key for key in (*SCREEN_KEYS, *APP_KEYS) if key.label and key.shown and key is not LIVE_KEY]
+    return named if is_live else [LIVE_KEY, *named]

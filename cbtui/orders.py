@@ -70,6 +70,22 @@ def pending_words(state: EngineState, command: Command) -> str:
     return ""
 
 
+def done_words(command: Command) -> str:
+    """What a command did, in a word or two, for a reader who looks elsewhere; empty: it says so itself."""
+    match command:
+        case Pause():
+            return "paused"
+        case Resume():
+            return "running"
+        case SetMode(mode):
+            return f"{mode} asked for"
+        case SetSpeed(speed):
+            return "full speed" if speed is None else f"{speed:g} steps/s at most"
+        case Configure(max_num_seqs=int(slots)):
+            return f"{slots} slot{'s' * (slots != 1)} asked for"
+    return ""
+
+
 def is_running(state: EngineState, request_id: str) -> bool:
     """Whether a request has a slot and is not finished."""
     return any(slot.request_id == request_id and not slot.held for slot in state.slots)

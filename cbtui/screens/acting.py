@@ -12,11 +12,13 @@ from textual.screen import Screen
 
 from cbtui import orders
 from cbtui.follower import Follower
+from cbtui.frame import Frame
 from cbtui.link import Link
 from cbtui.naming import letter_of
 from cbtui.options import LaunchOptions
 from cbtui.screens.confirm import Answer, AskScreen, yes
 from cbtui.screens.modes import ask_mode
+from cbtui.widgets.finished import finished_at
 from cbtui.widgets.messages import RequestOpened, RequestSelected
 from cbtui.widgets.prompt_bar import ChatClicked, LinesPasted, PromptBar, PromptsEntered
 from cbtui.widgets.text_view import TextView
@@ -38,6 +40,8 @@ class ActingScreen(Screen[None]):
         self.options = options
         self.follower = Follower(link.mailbox, link.history)
         self.selected: str | None = None
+        #: The recorded step in view; None: now.
+        self.shown: int | None = None
         self.wants_chat = not options.raw
         self._last_prompt = ""
         self._demo_was_sent = False
@@ -54,9 +58,22 @@ class ActingScreen(Screen[None]):
         """The newest state, which may be newer than what is drawn."""
         return self.link.mailbox.latest()
 
-    def _send(self, command: Command) -> None:
+    def frame(self) -> Frame:
+        """The picture of where the view stands."""
+        return self.follower.frame(self.selected, self.shown)
+
+    def _send(self, command: Command, words: str = "") -> None:
+        """Put a command; answer with `words`, or with where it acts while the view looks back."""
         self._last_prompt = ""
         self.link.commands.put(command)
+        if self.shown is None:
+            self.say(words)
+        elif words := orders.done_words(command) or words:
+            self.say_at_now(words)
+
+    def say_at_now(self, words: str) -> None:
+        """Say what was done, and that it was done now, while an earlier step is in view."""
+        self.say(f"{words} at step {self.state.step:,}, . for live")
 
     def _order(self, make: Callable[[], Command]) -> None:
         try:
@@ -64,8 +81,7 @@ class ActingScreen(Screen[None]):
         except orders.NoOrder as exc:
             self.say(str(exc))
         else:
-            self._send(command)
-            self.say(orders.pending_words(self.state, command))
+            self._send(command, orders.pending_words(self.state, command))
 
     def say(self, text: str = "") -> None:
         """Answer a key in words, beside the prompt."""
@@ -75,7 +91,12 @@ class ActingScreen(Screen[None]):
         self._order(lambda: orders.pause_order(self.state))
 
     def action_step(self) -> None:
+        """One step; whoever steps wants to see it."""
+        is_back = self.shown is not None
+        self.shown = None
         self._send(Step())
+        if is_back:
+            self.draw()
 
     def action_mode(self) -> None:
         self._order(lambda: orders.mode_order(self.state))
@@ -185,17 +206,22 @@ class ActingScreen(Screen[None]):
         from engine.workload import tutorial_workload
 
         self._demo_was_sent = True
-        self._send(Submit(tuple(tutorial_workload())))
-        self.say("the tutorial's six requests: raw, max tokens 6 to 300, end-of-text ignored")
+        words = "the tutorial's six requests: raw, max tokens 6 to 300, end-of-text ignored"
+        self._send(Submit(tuple(tutorial_workload())), words)
 
     # -- requests -----------------------------------------------------------------------------
 
     def _request_ids(self) -> list[str]:
         """All requests in the order they stand on the screen."""
-        state = self.follower.state
-        ids = [slot.request_id for slot in state.slots]
-        ids += [one.request_id for one in state.waiting] + [one.request_id for one in state.arriving]
-        ids += [one for one in reversed(self.follower.ledger.finished) if one not in ids]
+        frame = self.frame()
+        record, state = frame.record, frame.state
+        if record is not None and not frame.is_live:
+            ids = [slot.request_id for slot in record.slots]
+            ids += [one.request_id for one in record.waiting]
+        else:
+            ids = [slot.request_id for slot in state.slots]
+            ids += [one.request_id for one in state.waiting] + [one.request_id for one in state.arriving]
+        ids += [one for one in finished_at(frame) if one not in ids]
         return ids
 
     def action_select(self, by: int) -> None:
@@ -249,8 +275,7 @@ class ActingScreen(Screen[None]):
             return
         letter = self._letter(request_id)
         if orders.is_waiting(self.state, request_id):
-            self._send(Cancel(request_id))
-            self.say(f"{letter} cancelled")
+            self._send(Cancel(request_id), f"{letter} cancelled")
         elif not orders.is_running(self.state, request_id):
             self.say(f"{letter} has ended already")
         else:
@@ -259,8 +284,7 @@ class ActingScreen(Screen[None]):
     def _ask_cancel(self, request_id: str, letter: str) -> None:
         def answered(is_yes: bool | None) -> None:
             if is_yes:
-                self._send(Cancel(request_id))
-                self.say(f"{letter} cancelled")
+                self._send(Cancel(request_id), f"{letter} cancelled")
 
         question = f"{letter} is running. What it has produced so far stays in Finished."
         self.app.push_screen(AskScreen("Cancel", question, [yes(f"cancel {letter}", "x")]), answered)

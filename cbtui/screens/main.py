@@ -21,17 +21,19 @@ from cbtui.screens.arrangement import TABS, Needs, arrange, kind_of
 from cbtui.screens.deck import Deck
 from cbtui.screens.excursions import ExcursionScreen
 from cbtui.screens.panels import PANELS, Panel, tab_titles
+from cbtui.screens.travel import TravelScreen
 from cbtui.widgets.centre import Centre, centre_text, lines_of
 from cbtui.widgets.key_bar import KeyBar, KeyClicked
 from cbtui.widgets.mask_grid import MaskGrid
 from cbtui.widgets.messages import SlotsScrolled
 from cbtui.widgets.prompt_bar import PromptBar, PromptLeft
+from cbtui.widgets.slots import slot_rows
 from cbtui.widgets.tab_heads import TabChosen, TabHeads, heads_cells
 from cbtui.widgets.text_view import TextView
 from cbtui.widgets.timeline import Timeline
 
 
-class MainScreen(ExcursionScreen):
+class MainScreen(TravelScreen, ExcursionScreen):
     """See the module's words. Made of the table of panels, the prompt and the bottom line."""
 
     BINDINGS = bindings(SCREEN_KEYS)
@@ -66,6 +68,7 @@ class MainScreen(ExcursionScreen):
     def look(self) -> None:
         """Take in what is new and draw it."""
         if self.follower.poll():
+            self.keep_place()
             self.draw()
             self.race_when_ready()
 
@@ -73,7 +76,7 @@ class MainScreen(ExcursionScreen):
         """Draw the newest frame: each panel shown whose data changed."""
         if not self.is_mounted:
             return
-        frame = self.follower.frame(self.selected)
+        frame = self.frame()
         with self.app.batch_update():
             self.say_rejections(frame.state)
             self._arrange(frame)
@@ -99,7 +102,7 @@ class MainScreen(ExcursionScreen):
     def _show_twin(self, frame: Frame) -> None:
         """Two timelines on one scale, when the same requests ran in another mode before."""
         last, twin = self.follower.last_run, self.follower.twin
-        if last is None or twin is None:
+        if last is None or twin is None or not frame.is_live:
             self._drawn.pop("twin", None)
             self.query_one("#timeline", Timeline).share_scale(0)
             return
@@ -115,12 +118,12 @@ class MainScreen(ExcursionScreen):
         state = frame.state
         is_untouched = not (frame.records or state.waiting_count or state.arriving_count)
         text = centre_text(state, is_untouched)
-        lanes = max([state.config.max_num_seqs, *(slot.slot + 1 for slot in state.slots)])
+        lanes = len(slot_rows(frame))
         titles = tab_titles(kind_of(size), frame)
         self._needs = dataclasses.replace(
             self._needs,
             slots=lanes,
-            has_twin=self.follower.twin is not None,
+            has_twin=self.follower.twin is not None and frame.is_live,
             tab_cells=heads_cells(titles),
             centre=lines_of(text, min(76, size.width - 4)) if text else 0,
         )

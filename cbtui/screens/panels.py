@@ -49,15 +49,32 @@ class Panel:
 
 
 def _state(frame: Frame) -> object:
+    if not frame.is_live:
+        return _past(frame)
     return frame.state.version, frame.state.status, frame.selected, len(frame.records)
 
 
+def _now(frame: Frame) -> object:
+    return _state(frame), frame.state.version, frame.state.status
+
+
+def _past(frame: Frame) -> object:
+    # The engine may go on meanwhile: a step that is over does not change.
+    return "past", frame.step, len(frame.records), frame.selected
+
+
+def _lanes(frame: Frame) -> object:
+    return frame.is_live, frame.step, id(frame.lanes), frame.lanes.last_step
+
+
 def _step(frame: Frame) -> object:
+    if not frame.is_live:
+        return _past(frame)
     return id(frame.record), id(frame.records), len(frame.records), frame.state.config
 
 
 PANELS: tuple[Panel, ...] = (
-    Panel("header", Header, _state, takes_focus=False),
+    Panel("header", Header, _now, takes_focus=False),
     Panel("brief", CountersLine, _state, takes_focus=False),
     Panel("slots", Slots, _state),
     Panel("waiting", Waiting, _state),
@@ -67,15 +84,18 @@ PANELS: tuple[Panel, ...] = (
     Panel("finished", Finished, _state),
     Panel("happened", WhatHappened, _state),
     Panel("news", WhatHappenedBrief, _state, takes_focus=False),
-    Panel("timeline", Timeline, _step),
+    Panel("timeline", Timeline, _lanes),
 )
 
 
 def tab_titles(kind: Kind, frame: Frame) -> tuple[str, ...]:
     """The heads of the tabs; those of queues say how many are in them."""
-    state = frame.state
+    state, record = frame.state, frame.record
+    is_past = record is not None and not frame.is_live
     counts = {
-        "Waiting": state.waiting_count + state.arriving_count,
-        "Finished": len(frame.ledger.finished),
+        "Waiting": record.waiting_count
+        if record is not None and is_past
+        else state.waiting_count + state.arriving_count,
+        "Finished": frame.metrics.num_finished if is_past else len(frame.ledger.finished),
     }
     return tuple(f"{title} {counts[title]:,}" if title in counts else title for title, _ in TABS[kind])

@@ -71,6 +71,8 @@ def _status_versions(frame: Frame) -> list[Line]:
         return [
             ((text, "warn"),) for text in (f"✗ failed{stage} (see below)", f"✗ failed{stage}", "✗ failed")
         ]
+    if state.status == "running" and state.until:
+        return [(("▶ until " + state.until, "strong"),), (("▶ running", "strong"),)]
     words, style = {
         "running": ("▶ running", "strong"),
         "paused": ("‖ paused", "warn"),

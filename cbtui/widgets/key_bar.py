@@ -36,9 +36,9 @@ class KeyLine:
     keys: tuple[Key | None, ...]
 
 
-def key_line(cells: int, *, is_typing: bool, is_paused: bool) -> KeyLine:
+def key_line(cells: int, *, is_typing: bool, is_paused: bool, is_live: bool = True) -> KeyLine:
     """The keys that work now in `cells` cells."""
-    keys = in_bottom_line(is_typing=is_typing)
+    keys = in_bottom_line(is_typing=is_typing, is_live=is_live)
     while len(keys) > 1 and _width(keys, is_typing, is_paused) > cells:
         worst = max(key.rank for key in keys)
         # Of equals the last goes, so that the line never jumps at its beginning.
@@ -93,10 +93,11 @@ class KeyBar(LinesView, can_focus=False):
         super().__init__(id=id)
         self._is_typing = True
         self._is_paused = False
+        self._is_live = True
 
     def show(self, frame: Frame) -> None:
         """Draw a frame."""
-        self._is_paused = frame.state.paused
+        self._is_paused, self._is_live = frame.state.paused, frame.is_live
         self._redraw()
 
     def show_typing(self, is_typing: bool) -> None:
@@ -108,7 +109,7 @@ class KeyBar(LinesView, can_focus=False):
         self.draw(1, lambda y, cells: self._made(cells).line)
 
     def _made(self, cells: int) -> KeyLine:
-        return key_line(cells, is_typing=self._is_typing, is_paused=self._is_paused)
+        return key_line(cells, is_typing=self._is_typing, is_paused=self._is_paused, is_live=self._is_live)
 
     def on_click(self, event: events.Click) -> None:
         """Do what the key under the mouse does."""

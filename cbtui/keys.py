@@ -138,7 +138,15 @@ PROMPT_KEYS: tuple[Key, ...] = (
 )  # fmt: skip
 LEAVE_KEYS = PROMPT_KEYS[:1]
 
-#: The mask's own, while it has focus.
+#: The row's and the mask's own, while they have focus.
+ROW_KEYS: tuple[Key, ...] = (
+    *(Key(id=f"row.{name}", keys=name, action=f"cursor({dx},{dy})", group=VIEW)
+      for name, dx, dy in (("up", 0, -1), ("down", 0, 1), ("left", -1, 0), ("right", 1, 0))),
+    Key(id="row.page_up", keys="pageup", action="page(-1)", group=VIEW),
+    Key(id="row.page_down", keys="pagedown", action="page(1)", group=VIEW),
+    Key(id="row.first", keys="home", action="edge(False)", group=VIEW),
+    Key(id="row.last", keys="end", action="edge(True)", group=VIEW),
+)  # fmt: skip
 MASK_KEYS: tuple[Key, ...] = (
     *(Key(id=f"mask.{name}", keys=name, action=f"cursor({dx},{dy})", group=VIEW)
       for name, dx, dy in (("up", 0, -1), ("down", 0, 1), ("left", -1, 0), ("right", 1, 0))),
@@ -151,6 +159,10 @@ MASK_KEYS: tuple[Key, ...] = (
 #: Textual's own bindings; listed so that the bottom line and help name them.
 TAB_KEY = Key(id="focus.next", keys="tab", action="app.focus_next", label="max tokens", group=APP,
               typing="Tab", rank=3, tooltip="To max tokens, then from panel to panel")  # fmt: skip
+
+#: Says in help what the row's and the mask's keys have in common.
+CURSOR_KEY = Key(id="panel.cursor", keys="up", action="cursor(0,-1)", group=VIEW, shown="↑ ↓ ← →",
+                 tooltip="In the row or the mask (Tab goes there): look at one token, one cell")  # fmt: skip
 
 PALETTE_KEY = Key(id="app.palette", keys="ctrl+p", action="app.command_palette", group=APP, shown="ctrl+p",
                   tooltip="Search all commands")  # fmt: skip
@@ -174,7 +186,7 @@ def in_help(group: str) -> list[tuple[str, str]]:
     """What help lists under a heading: keys as written, and a sentence."""
     keys = [
         k
-        for k in (*SCREEN_KEYS, *PROMPT_KEYS, TAB_KEY, *APP_KEYS, PALETTE_KEY)
+        for k in (*SCREEN_KEYS, *PROMPT_KEYS, TAB_KEY, CURSOR_KEY, *APP_KEYS, PALETTE_KEY)
         if k.group == group and k.tooltip
     ]
     return [("  ".join(filter(None, (k.shown, k.typing))), k.tooltip) for k in keys]

@@ -7,9 +7,11 @@ their positions below; a segment that does not fit keeps its first tokens and it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cbtui.drawing.rectangle import rectangle_lines
+from cbtui.drawing.rectangle import rectangle_lines, rectangle_places
+from cbtui.drawing.row_cursor import Place
 from cbtui.drawing.token_cells import SequenceCells, TokenBytes, alternatives, sequence_cells
 from cbtui.drawing.window import merged
 from cbtui.naming import Badges
@@ -63,20 +65,37 @@ def _otherwise(record: StepRecord) -> str:
     return f"as a padded rectangle: {rows} × {longest:,} = {size:,} positions, {padded}"
 
 
-def packed_lines(record: StepRecord, badges: Badges, text: TokenBytes, width: int, height: int) -> list[Line]:
-    """The panel's lines, the summary apart: at most `height` if that is possible, more to scroll if not."""
+@dataclass(frozen=True, slots=True)
+class RowDrawing:
+    """The panel's lines, the summary apart, and where each drawn token stands, in reading order."""
+
+    lines: list[Line]
+    places: list[Place]
+
+
+def packed_row(
+    record: StepRecord, badges: Badges, text: TokenBytes, width: int, height: int, *, is_whole: bool = False
+) -> RowDrawing:
+    """The step's tokens: at most `height` lines if that is possible, more to scroll if not.
+
+    `is_whole`: nothing is folded, however many lines it takes; only a rectangle, whose columns stay
+    aligned, still leaves out its middle.
+    """
     cells = [sequence_cells(segment, badges, text) for segment in record.segments]
     if record.layout == "padded" and record.shape[1] > 1:
-        return rectangle_lines(cells, record.shape[1], width)
+        length = record.shape[1]
+        return RowDrawing(rectangle_lines(cells, length, width), rectangle_places(cells, length, width))
     if record.tokens.total <= FEW or record.shape[1] == 1:
         return _a_line_each(cells, text, width, height)
+    if is_whole:
+        return _with_positions(_flow([_atoms(cell, None, n) for n, cell in enumerate(cells)], width), width)
     return _wrapped(cells, width, height)
 
 
 # -- few tokens ------------------------------------------------------------------------------------
 
 
-def _a_line_each(cells: list[SequenceCells], text: TokenBytes, width: int, height: int) -> list[Line]:
+def _a_line_each(cells: list[SequenceCells], text: TokenBytes, width: int, height: int) -> RowDrawing:
     """A line a sequence, in as few columns as the height allows."""
     most = max(1, (width + _GAP) // (_LEAST + _GAP))
     columns = min(most, -(-len(cells) // max(1, height)))
@@ -93,7 +112,18 @@ def _a_line_each(cells: list[SequenceCells], text: TokenBytes, width: int, heigh
                 pieces.append((" " * (number * (size + _GAP) - line_width(tuple(pieces))), ""))
             pieces.extend(line)
         drawn.append(merged(pieces))
-    return drawn
+    return RowDrawing(drawn, list(_places_in_columns(cells, head, size, height)))
+
+
+def _places_in_columns(cells: list[SequenceCells], head: int, size: int, height: int) -> Iterator[Place]:
+    """Where the tokens of sequences with a line each stand; clipped ones are left out."""
+    for number, cell in enumerate(cells):
+        left = number // height * (size + _GAP)
+        column = head + 1
+        for token, cells_wide in enumerate(cell.widths):
+            if column + cells_wide <= size:
+                yield Place(number % height, left + column, cells_wide, number, token)
+            column += cells_wide + 1
 
 
 def _sequence_line(cell: SequenceCells, text: TokenBytes, head: int, row: int, width: int) -> Line:
@@ -133,6 +163,7 @@ class _Atom:
     position: int | None = None
     offset: int = 0
     is_last: bool = False
+    token: tuple[int, int, int] | None = None  # segment, token, width
 
 
 @dataclass(slots=True)
@@ -140,33 +171,41 @@ class _RowLine:
     pieces: list[Piece] = field(default_factory=list)
     used: int = 0
     positions: list[tuple[int, int, bool]] = field(default_factory=list)  # column, position, is last
+    tokens: list[tuple[int, int, int, int]] = field(default_factory=list)  # column, width, segment, token
 
 
-def _wrapped(cells: list[SequenceCells], width: int, height: int) -> list[Line]:
+def _wrapped(cells: list[SequenceCells], width: int, height: int) -> RowDrawing:
     """The row, whole if it fits: with positions if there is room for them; else folded to fit."""
     with_positions = max(1, height // 2) if height >= 2 else 0
     may_fit = sum(cell.whole_width for cell in cells) <= width * height
-    lines = _flow([_atoms(cell, None) for cell in cells], width) if may_fit else []
+    lines = _flow([_atoms(cell, None, n) for n, cell in enumerate(cells)], width) if may_fit else []
     if may_fit and len(lines) <= with_positions:
         return _with_positions(lines, width)
     if not may_fit or len(lines) > height:
         lines = _folded_to(cells, width, with_positions or height)
         if with_positions:
             return _with_positions(lines, width)
-    return [clip_line(merged(line.pieces), width) for line in lines]
+    drawn = [clip_line(merged(line.pieces), width) for line in lines]
+    return RowDrawing(drawn, [place for y, line in enumerate(lines) for place in _places(line, y, width)])
+
+
+def _places(line: _RowLine, y: int, width: int) -> Iterator[Place]:
+    for column, size, segment, token in line.tokens:
+        if column + size <= width:
+            yield Place(y, column, size, segment, token)
 
 
 def _folded_to(cells: list[SequenceCells], width: int, room: int) -> list[_RowLine]:
     """The row with its longest segments folded just so far that it fits `room` lines."""
     low = 0
     high = max(cell.whole_width for cell in cells)
-    lines = _flow([_atoms(cell, 0) for cell in cells], width)
+    lines = _flow([_atoms(cell, 0, n) for n, cell in enumerate(cells)], width)
     if len(lines) > room or all(len(cell.tokens) <= 3 for cell in cells):
         return lines
     high = min(high, width * room)
     while high - low > 1:
         middle = (low + high) // 2
-        tried = _flow([_atoms(cell, _kept(cell, middle)) for cell in cells], width)
+        tried = _flow([_atoms(cell, _kept(cell, middle), n) for n, cell in enumerate(cells)], width)
         if len(tried) <= room:
             low, lines = middle, tried
         else:
@@ -189,7 +228,7 @@ def _kept(cell: SequenceCells, budget: int) -> int | None:
     return kept
 
 
-def _atoms(cell: SequenceCells, kept: int | None) -> list[_Atom]:
+def _atoms(cell: SequenceCells, kept: int | None, segment: int) -> list[_Atom]:
     """A segment as unbreakable parts: head and first token together, last token and tail together."""
     count = len(cell.tokens)
     first = count if kept is None or count <= 2 else max(1, min(kept, count - 2))
@@ -208,6 +247,7 @@ def _atoms(cell: SequenceCells, kept: int | None) -> list[_Atom]:
             atom.width += len(mark)
         else:
             atom.pieces += cell.tokens[number]
+            atom.token = (segment, number, cell.widths[number])
             atom.width += cell.widths[number]
             # A decode's position stands in its badge.
             if cell.segment.kind == "prefill":
@@ -237,20 +277,25 @@ def _flow(segments: list[list[_Atom]], width: int) -> list[_RowLine]:
                 line.used += gap
             if atom.position is not None:
                 line.positions.append((line.used + atom.offset, atom.position, atom.is_last))
+            if atom.token is not None:
+                owner, token, size = atom.token
+                line.tokens.append((line.used + atom.offset, size, owner, token))
             line.pieces += atom.pieces
             line.used += atom.width
             gap = 0
     return lines
 
 
-def _with_positions(lines: list[_RowLine], width: int) -> list[Line]:
+def _with_positions(lines: list[_RowLine], width: int) -> RowDrawing:
     drawn: list[Line] = []
+    places: list[Place] = []
     for line in lines:
+        places.extend(_places(line, len(drawn), width))
         drawn.append(clip_line(merged(line.pieces), width))
         positions = _positions(line.positions, width)
         if positions:
             drawn.append(positions)
-    return drawn
+    return RowDrawing(drawn, places)
 
 
 def _positions(places: list[tuple[int, int, bool]], width: int) -> Line:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cbtui.drawing.row_cursor import Place
 from cbtui.drawing.token_cells import SequenceCells
 from cbtui.drawing.window import merged
 from cbtui.pieces import Line, Piece, clip_line, line_width
@@ -18,6 +19,27 @@ def rectangle_lines(cells: list[SequenceCells], length: int, width: int) -> list
     sizes = [min(_COLUMN_LIMIT, max(_size(cell, column) for cell in cells)) for column in range(length)]
     shown = _shown(sizes, width - head - tail - 2)
     return [clip_line(_row(cell, head, sizes, shown), width) for cell in cells]
+
+
+def rectangle_places(cells: list[SequenceCells], length: int, width: int) -> list[Place]:
+    """Where `rectangle_lines` draws its tokens, padding apart."""
+    head = max(cell.head_width for cell in cells)
+    tail = max(cell.tail_width for cell in cells)
+    sizes = [min(_COLUMN_LIMIT, max(_size(cell, column) for cell in cells)) for column in range(length)]
+    shown = _shown(sizes, width - head - tail - 2)
+    places = []
+    for line, cell in enumerate(cells):
+        x = head + 1
+        for number, column in enumerate(shown):
+            if column is None:
+                after = shown[number + 1]
+                x += len(f"⟨+{(length if after is None else after) - number:,}⟩") + 1
+                continue
+            token = column - cell.segment.q_start
+            if 0 <= token < len(cell.tokens) and x + sizes[column] <= width:
+                places.append(Place(line, x, min(sizes[column], cell.widths[token]), line, token))
+            x += sizes[column] + 1
+    return places
 
 
 def _size(cell: SequenceCells, column: int) -> int:

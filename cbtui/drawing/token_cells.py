@@ -120,10 +120,10 @@ def _strong(data: bytes | None) -> Line:
     return token_line(data, "strong")
 
 
-def alternatives(segment: Segment, text: TokenBytes) -> Line:
-    """The likeliest tokens that were not chosen: `or ·is 22 %, ·was 9 %`; empty if none is recorded."""
+def alternatives(segment: Segment, text: TokenBytes, count: int = 2) -> Line:
+    """The likeliest `count` tokens not chosen: `or ·is 22 %, ·was 9 %`; empty if none is recorded."""
     pieces: list[Piece] = []
-    for token, logprob in [pair for pair in segment.top if pair[0] != segment.sampled][:2]:
+    for token, logprob in [pair for pair in segment.top if pair[0] != segment.sampled][:count]:
         pieces.append((", " if pieces else "or ", "dim"))
         pieces.extend(token_line(text(token), ""))
         pieces.append((f" {percent(logprob)}", "dim"))

@@ -79,3 +79,9 @@ def overlaid(line: Line, column: int, text: str, style: str) -> Line:
     if at < column:
         before.append((" " * (column - at), ""))
     return merged([*before, (text, style), *after])
+
+
+def text_between(line: Line, start: int, stop: int) -> str:
+    """The text of a line's cells [start, stop), without styles."""
+    text = "".join(part for part, _ in line)
+    return split_text(split_text(text, stop)[0], start)[1]

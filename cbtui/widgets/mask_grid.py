@@ -16,7 +16,7 @@ from cbtui.drawing.mask_overview import OVERVIEW_LEGEND, OverviewMask
 from cbtui.drawing.mask_spots import Anchor, Drawing, Spot, anchor_of, area_of, moved
 from cbtui.drawing.mask_words import Words, explain, is_allowed, legend
 from cbtui.drawing.mask_zoom import Zoom, drawing_at, ladder
-from cbtui.drawing.window import merged, overlaid
+from cbtui.drawing.window import merged, overlaid, text_between
 from cbtui.frame import Frame
 from cbtui.keys import MASK_KEYS, bindings
 from cbtui.pieces import Line, line_width
@@ -287,10 +287,8 @@ class MaskGrid(WindowView, can_focus=True):
 
 
 def _reversed(line: Line, start: int, stop: int) -> Line:
-    """A line with a frame around the columns [start, stop): brackets, so that it is seen without colour."""
-    text = "".join(part for part, _ in line)
-    shown = text[start:stop]
-    return overlaid(line, start, shown, "reverse")
+    """A line with the columns [start, stop) reversed, which is seen without colour, too."""
+    return overlaid(line, start, text_between(line, start, stop), "reverse")
 
 
 def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:

@@ -6,7 +6,16 @@ from collections import Counter
 
 import pytest
 
-from cbtui.keys import APP_KEYS, PALETTE_KEY, PROMPT_KEYS, SCREEN_KEYS, TAB_KEY, in_bottom_line, in_help
+from cbtui.keys import (
+    APP_KEYS,
+    CURSOR_KEY,
+    PALETTE_KEY,
+    PROMPT_KEYS,
+    SCREEN_KEYS,
+    TAB_KEY,
+    in_bottom_line,
+    in_help,
+)
 from cbtui.pieces import plain
 from cbtui.screens.help import HELP_GROUPS
 from cbtui.widgets.key_bar import key_line
@@ -27,7 +36,7 @@ def test_no_key_means_two_things_on_one_level() -> None:
 
 def test_help_lists_every_key_once() -> None:
     listed = [words for group in HELP_GROUPS for _, words in in_help(group)]
-    every = (*ALL, TAB_KEY, PALETTE_KEY)
+    every = (*ALL, TAB_KEY, CURSOR_KEY, PALETTE_KEY)
     assert sorted(listed) == sorted(key.tooltip for key in every if key.tooltip)
 
 

@@ -4,14 +4,17 @@ from drawn_steps import STEP_1, STEP_7, Fed, Scene, fed_sequences, prefill
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbtui.drawing.packed_row import packed_lines, summary, title
+from cbtui.drawing.packed_row import packed_row, summary, title
+from cbtui.drawing.row_cursor import anchor_of, moved, place_of, token_words
 from cbtui.drawing.token_cells import percent
+from cbtui.drawing.window import text_between
 from cbtui.pieces import line_width, plain
+from cbtui.tokens import clip, visible
 from engine.stream.records import StepRecord
 
 
 def drawn(record: StepRecord, scene: Scene, width: int = 158, height: int = 4) -> list[str]:
-    lines = packed_lines(record, scene.badges, scene.text, width, height)
+    lines = packed_row(record, scene.badges, scene.text, width, height).lines
     return [plain(line).rstrip() for line in lines]
 
 
@@ -132,7 +135,7 @@ def test_a_probability_never_claims_certainty() -> None:
 def test_lines_fit_any_width(fed: tuple[Fed, ...], layout: str, width: int, height: int) -> None:
     scene = Scene()
     record = scene.step(*fed, layout=layout)  # type: ignore[arg-type]
-    lines = packed_lines(record, scene.badges, scene.text, width, height)
+    lines = packed_row(record, scene.badges, scene.text, width, height).lines
     assert all(line_width(line) <= width for line in lines)
     assert line_width(summary(record, width)) <= width
 
@@ -144,3 +147,81 @@ def test_a_row_with_room_shows_every_token_and_every_sampled_one(fed: tuple[Fed,
     shown = "".join(drawn(record, scene, width=200, height=60))
     assert "⟨+" not in shown
     assert shown.count("→") == sum(segment.sampled is not None for segment in record.segments)
+
+
+# -- the cursor ------------------------------------------------------------------------------------
+
+
+def places_hold_their_tokens(record: StepRecord, scene: Scene, width: int, height: int, whole: bool) -> None:
+    made = packed_row(record, scene.badges, scene.text, width, height, is_whole=whole)
+    assert len(made.places) == len({(p.segment, p.token) for p in made.places})
+    for place in made.places:
+        segment = record.segments[place.segment]
+        data = scene.text(segment.token_ids[place.token]) or b""
+        shown = text_between(made.lines[place.line], place.column, place.column + place.width)
+        # The last cell of a line that goes on is an ellipsis.
+        assert shown == clip(visible(data), place.width) or shown[-1] == "…"
+
+
+@given(
+    fed_sequences(),
+    st.sampled_from(("ragged", "padded")),
+    st.integers(30, 160),
+    st.integers(1, 9),
+    st.booleans(),
+)
+def test_every_place_holds_its_token(
+    fed: tuple[Fed, ...], layout: str, width: int, height: int, whole: bool
+) -> None:
+    scene = Scene()
+    record = scene.step(*fed, layout=layout)  # type: ignore[arg-type]
+    places_hold_their_tokens(record, scene, width, height, whole)
+
+
+def test_wide_and_strange_tokens_have_places_too() -> None:
+    scene = Scene()
+    record = scene.step(prefill("日本", "[b]", "\x1b[2J", "é", "שלום", "🙂", " x", "\n", "y", "z"))
+    places_hold_their_tokens(record, scene, 120, 4, True)
+
+
+def test_a_whole_row_of_512_has_a_place_for_every_token() -> None:
+    scene = Scene()
+    record = scene.step(Fed(512), Fed(1, 30))
+    made = packed_row(record, scene.badges, scene.text, 120, 4, is_whole=True)
+    assert len(made.places) == 513
+    assert "⟨+" not in "".join(plain(line) for line in made.lines)
+    assert "⟨+" in "".join(plain(line) for line in packed_row(record, scene.badges, scene.text, 120, 4).lines)
+
+
+def test_the_cursor_walks_in_reading_order_and_to_the_line_below() -> None:
+    scene = Scene()
+    record = scene.step(Fed(40), Fed(1, 30))
+    places = packed_row(record, scene.badges, scene.text, 80, 4, is_whole=True).places
+    at = places[0]
+    for following in places[1:]:
+        at = moved(places, at, 1, 0)
+        assert at == following
+    assert moved(places, at, 1, 0) == at
+    below = moved(places, places[0], 0, 1)
+    assert below.line > places[0].line
+
+
+def test_a_token_in_words() -> None:
+    scene = Scene()
+    record = scene.step(*STEP_7, names="DBC")
+    made = packed_row(record, scene.badges, scene.text, 140, 5, is_whole=True)
+
+    def said(number: int) -> str:
+        return plain(token_words(record, made.places[number], scene.badges, scene.text, 16, 140))
+
+    assert said(1) == (" D p1  ·upon  id 1 · its key and value are stored; its prediction is not used")
+    assert said(10).startswith(" B p10  ·to  id ") and "→ ·see 31 %" in said(10)
+
+
+def test_the_cursor_stays_with_the_newest_token_of_its_sequence() -> None:
+    scene = Scene()
+    before, after = scene.step(Fed(9), Fed(1, 3)), scene.step(Fed(1, 9), Fed(1, 4))
+    places = packed_row(before, scene.badges, scene.text, 140, 5).places
+    anchor = anchor_of(before, places[-1])
+    found = place_of(after, packed_row(after, scene.badges, scene.text, 140, 5).places, anchor)
+    assert found is not None and found.segment == 1

@@ -17,6 +17,7 @@ from cbtui.widgets.window_view import WindowView
 
 
 class Host(App[None]):
+    AUTO_FOCUS = None
     CSS = """
     PackedRow { height: 6; border: round $foreground; }
     MaskGrid { height: 1fr; border: round $foreground; }

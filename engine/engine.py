@@ -15,23 +15,31 @@ from engine.request import Request, RequestStatus, SamplingParams
 from engine.runner import ForwardError, ModelInfo, ModelRunner, RunnerDied
 from engine.scheduling.kv_cache import KVCacheManager
 from engine.scheduling.modes import mode_named
-from engine.scheduling.scheduler import HeldSlot, Outcome, Schedule, Scheduler
+from engine.scheduling.schedule import HeldSlot, Outcome, Schedule
+from engine.scheduling.scheduler import Scheduler
+from engine.scheduling.stopping import StopCheck
 from engine.step.geometry import ArenaShape, lay_out
 from engine.step.plan import Plan, Reply, SampledToken
-from engine.stream.pending import PendingEvents
+from engine.stream.pending import BlockMoves, PendingEvents
 from engine.stream.recording import (
     admissions,
+    block_moves,
     count_tokens,
     held_slot,
     plan_row,
     preemptions,
     releases,
+    request_record,
     request_slot,
     segments_of,
     slots_now,
     waiting_now,
+    why_ignored,
 )
-from engine.stream.records import QuietRecord, RequestRecord, SlotRecord, StepRecord
+from engine.stream.records import QuietRecord, SlotRecord, StepRecord
+
+#: What `configure` changes.
+LIVE_SETTINGS = ("max_num_seqs", "max_num_batched_tokens", "policy", "prefix_caching")
 
 
 def request_id_of(index: int) -> str:
@@ -84,11 +92,14 @@ class Engine:
         self.step_number = 0
         self.requests: dict[str, Request] = {}
         self.arena = ArenaShape(config.num_blocks, config.block_size, SLOT_LIMIT)
-        self.scheduler = Scheduler(config, mode_named(config.mode), info.eos_token_ids)
+        self.scheduler = Scheduler(
+            config, mode_named(config.mode), StopCheck(info.eos_token_ids, token_bytes)
+        )
         self._mode_name = config.mode
         self._pending = PendingEvents(token_bytes)
+        self._knows_bytes = token_bytes is not None
         self._num_requests = first_index
-        self._seen_blocks = (0, 0)
+        self._seen_blocks = BlockMoves()
         runner.open_arena(arena_id, self.arena)
 
     # -- between steps ------------------------------------------------------------------------
@@ -124,17 +135,20 @@ class Engine:
         prompt_text: str = "",
         label: str = "",
         num_template_tokens: int = 0,
+        priority: int = 0,
         arrival_s: float | None = None,
         index: int | None = None,
     ) -> str:
         """Enqueue a request and return its id. One that can never fit ends at once as `ignored`.
 
         Args:
+            priority: lower enters earlier, where the policy looks at it.
             arrival_s: on the engine clock; None is now.
             index: an arrival number from `take_index`, for a request that arrived before its ids did.
 
         Raises:
-            ValueError: the prompt has no tokens, or one the model does not know.
+            ValueError: the prompt has no tokens, or one the model does not know; or there are stop strings
+                and no `token_bytes` to look for them in.
         """
         if not prompt_token_ids:
             raise ValueError("a prompt needs at least one token")
@@ -143,42 +157,21 @@ class Engine:
             and not 0 <= min(prompt_token_ids) <= max(prompt_token_ids) < self.info.vocab_size
         ):
             raise ValueError(f"token ids must be from 0 to {self.info.vocab_size - 1}")
+        if params.stop and not self._knows_bytes:
+            raise ValueError(
+                "stop strings need the text of tokens, which this model's tokenizer does not give"
+            )
         index = self.take_index() if index is None else index
         arrival = self.clock.now() if arrival_s is None else arrival_s
-        request = Request(request_id_of(index), index, list(prompt_token_ids), params, arrival)
-        self._pending.submitted(
-            RequestRecord(
-                request.request_id,
-                index,
-                tuple(prompt_token_ids),
-                prompt_text,
-                params.max_tokens,
-                arrival,
-                params.temperature,
-                params.seed,
-                params.ignore_eos,
-                params.stop_token_ids,
-                num_template_tokens,
-                label,
-            )
+        request = Request(
+            request_id_of(index), index, list(prompt_token_ids), params, arrival, priority, self.step_number
         )
+        self._pending.submitted(request_record(request, prompt_text, label, num_template_tokens))
         if self.scheduler.add(request):
             self.requests[request.request_id] = request
         else:
-            self._pending.finished(request, None, self.clock.now(), self._why_ignored(request))
+            self._pending.finished(request, None, self.clock.now(), why_ignored(request, self.config))
         return request.request_id
-
-    def _why_ignored(self, request: Request) -> str:
-        config = self.config
-        if request.num_prompt_tokens >= config.max_model_len:
-            return (
-                f"the prompt has {request.num_prompt_tokens} tokens; with one output token it would exceed "
-                f"max_model_len {config.max_model_len}"
-            )
-        return (
-            f"{request.num_prompt_tokens} prompt + {request.params.max_tokens} output tokens can never fit "
-            f"the KV cache of {config.num_kv_tokens} tokens"
-        )
 
     def abort_request(self, request_id: str) -> bool:
         """End a request now; False if it has ended already or is unknown."""
@@ -202,15 +195,19 @@ class Engine:
         self._mode_name = name
         self.scheduler.set_mode(mode)
 
-    def configure(self, config: EngineConfig) -> None:
-        """Change limits from the next step on.
+    def configure(self, config: EngineConfig, *, preempt_surplus: bool = False) -> None:
+        """Change settings from the next step on; the mode is `set_mode`'s.
+
+        Args:
+            preempt_surplus: with fewer slots than running requests, preempt the surplus.
 
         Raises:
             ConfigError: a limit that is fixed for the engine's life differs.
+            ValueError: there is no policy of that name.
         """
         before = self.config
-        self.scheduler.configure(config)
-        for name in ("max_num_seqs", "max_num_batched_tokens"):
+        self.scheduler.configure(config, preempt_surplus=preempt_surplus)
+        for name in LIVE_SETTINGS:
             if getattr(before, name) != getattr(config, name):
                 self._pending.changed(name, str(getattr(before, name)), str(getattr(config, name)))
 
@@ -317,7 +314,7 @@ class Engine:
             step=plan.step,
             epoch=self.epoch,
             mode=self._mode_name,
-            policy=self.scheduler.mode.policy.name,
+            policy=self.scheduler.policy.name,
             layout=plan.layout,
             start_s=start_s,
             end_s=end_s,
@@ -339,6 +336,7 @@ class Engine:
             forward_s=reply.forward_s if reply else 0.0,
             sample_s=reply.sample_s if reply else 0.0,
             failed=reply is None,
+            cached_blocks=self.kv.pool.num_cached,
         )
 
     def _slots_of_step(self, schedule: Schedule, slots_before: dict[str, int]) -> tuple[SlotRecord, ...]:
@@ -355,11 +353,10 @@ class Engine:
 
     @property
     def num_kv_tokens(self) -> int:
-        """Tokens whose KV is stored, frozen ones of held slots included."""
+        """Tokens whose KV is stored, frozen ones of held slots included, shared ones once."""
         running = sum(r.num_computed_tokens for r in self.scheduler.running)
-        return running + sum(
-            h.request.num_computed_tokens for h in self.scheduler.held.values() if h.has_blocks
-        )
+        held = sum(h.request.num_computed_tokens for h in self.scheduler.held.values() if h.has_blocks)
+        return running + held - self.kv.pool.num_extra_holders * self.config.block_size
 
     def take_quiet_record(self) -> QuietRecord | None:
         """What changed since the last record without a step; None if nothing did."""
@@ -368,10 +365,8 @@ class Engine:
         events = self._pending.take(blocks=self._blocks_moved())
         return QuietRecord(self.step_number, self.clock.now(), events)
 
-    def _blocks_moved(self) -> tuple[int, int]:
-        allocated, freed = self.kv.num_allocated, self.kv.num_freed
-        moved = (allocated - self._seen_blocks[0], freed - self._seen_blocks[1])
-        self._seen_blocks = (allocated, freed)
+    def _blocks_moved(self) -> BlockMoves:
+        moved, self._seen_blocks = block_moves(self.kv.pool, self._seen_blocks)
         return moved
 
     def _note(

@@ -97,6 +97,11 @@ def enter(engine: Engine, entry: Entry, encoded: EncodedPrompt | None = None) ->
             ignore_eos=entry.ignore_eos,
             stop_token_ids=entry.stop_token_ids,
             label=entry.label,
+            top_k=entry.top_k,
+            top_p=entry.top_p,
+            stop=entry.stop,
+            n_logprobs=entry.n_logprobs,
+            priority=entry.priority,
         )
         encoded = EncodedPrompt(list(entry.prompt_token_ids), entry.num_template_tokens)
         return submit(engine, request, encoded)

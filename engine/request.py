@@ -116,14 +116,19 @@ class Request:
         params: sampling parameters.
         arrival_s: arrival on the engine clock, seconds.
         priority: lower runs earlier, for policies that order by it.
+        arrival_step: the last finished step when it arrived.
     """
 
     __slots__ = (
         "arrival_s",
+        "arrival_step",
+        "block_hashes",
         "high_water",
         "index",
         "num_computed_tokens",
+        "num_output_bytes",
         "num_preemptions",
+        "num_text_bytes",
         "output_token_ids",
         "params",
         "priority",
@@ -131,6 +136,8 @@ class Request:
         "request_id",
         "slot",
         "status",
+        "stop_string",
+        "stop_window",
     )
 
     def __init__(
@@ -141,6 +148,7 @@ class Request:
         params: SamplingParams,
         arrival_s: float = 0.0,
         priority: int = 0,
+        arrival_step: int = 0,
     ) -> None:
         self.request_id = request_id
         self.index = index
@@ -148,11 +156,20 @@ class Request:
         self.params = params
         self.arrival_s = arrival_s
         self.priority = priority
+        self.arrival_step = arrival_step
         self.output_token_ids: list[int] = []
         self.num_computed_tokens = 0
         #: The most tokens ever computed: feeding a position below it again is recomputation.
         self.high_water = 0
         self.num_preemptions = 0
+        #: Of its full blocks' tokens, for prefix caching; grows with need.
+        self.block_hashes: list[bytes] = []
+        #: The end of the output's bytes in which a stop string may have begun, and how many there are in all.
+        self.stop_window = b""
+        self.num_output_bytes = 0
+        #: The stop string that ended it, and the bytes of output before it.
+        self.stop_string = ""
+        self.num_text_bytes: int | None = None
         self.slot: int | None = None
         self.status = RequestStatus.WAITING
 

@@ -101,6 +101,7 @@ def submit(engine: Engine, request: PromptRequest, encoded: EncodedPrompt) -> st
         prompt_text=request.prompt,
         label=request.label,
         num_template_tokens=encoded.num_template_tokens,
+        priority=request.priority,
     )
 
 

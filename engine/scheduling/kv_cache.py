@@ -1,46 +1,22 @@
-"""KV blocks: who owns which, and how a request's block table grows.
+"""KV blocks by request: block tables, how they grow, and which begin with blocks others have filled.
 
-Owns the free list and the tables; the tensors behind the block ids are the runner's. A slot has a home
-run: block i of slot s prefers physical block s * R + i, R = num_blocks // max_num_seqs, so that rows at
-home lie at one stride and attention can view them without a gather.
+Owns the tables; the tensors behind the block ids are the runner's. A slot has a home run: block i of
+slot s prefers physical block s * R + i, R = num_blocks // max_num_seqs, so that rows at home lie at one
+stride and attention can view them without a gather.
+
+Prefix caching (the scheme is vLLM's): a full block is known by the hash of its tokens and of the block
+before it, hence of all tokens up to its end. A request that begins with the same tokens takes such
+blocks into its table instead of computing them; whoever shares a block only reads it.
 """
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
+from hashlib import blake2b
 
-class BlockPool:
-    """Free KV blocks, each owned by one holder or by nobody."""
-
-    def __init__(self, num_blocks: int) -> None:
-        self.num_blocks = num_blocks
-        self._free: dict[int, None] = dict.fromkeys(range(num_blocks))
-
-    @property
-    def num_free(self) -> int:
-        return len(self._free)
-
-    def take(self, preferred: int) -> int:
-        """A free block: the preferred one if it is free, else the one freed longest ago.
-
-        Raises:
-            KeyError: nothing is free; ask `num_free` first.
-        """
-        block = preferred if preferred in self._free else next(iter(self._free), None)
-        if block is None:
-            raise KeyError("no free KV block")
-        del self._free[block]
-        return block
-
-    def give_back(self, blocks: list[int]) -> None:
-        """Return blocks.
-
-        Raises:
-            ValueError: one of them is free already: a fault in the engine.
-        """
-        for block in blocks:
-            if block in self._free or not 0 <= block < self.num_blocks:
-                raise ValueError(f"block {block} freed twice or unknown")
-            self._free[block] = None
+from engine.request import Request
+from engine.scheduling.block_pool import BlockPool
 
 
 class KVCacheManager:
@@ -49,34 +25,92 @@ class KVCacheManager:
     Args:
         num_blocks, block_size: of the arena.
         max_num_seqs: slots, for their home runs.
+        prefix_caching: whether blocks are shared between requests.
     """
 
-    def __init__(self, num_blocks: int, block_size: int, max_num_seqs: int) -> None:
+    def __init__(
+        self, num_blocks: int, block_size: int, max_num_seqs: int, *, prefix_caching: bool = False
+    ) -> None:
         self.pool = BlockPool(num_blocks)
         self.block_size = block_size
         self.tables: dict[str, list[int]] = {}
-        self.num_allocated = 0
-        self.num_freed = 0
         self._home = max(1, num_blocks // max_num_seqs)
+        self._prefix_caching = prefix_caching
+        #: How many of a table's blocks the index has been told of.
+        self._committed: dict[str, int] = {}
 
-    def num_needed(self, request_id: str, num_tokens: int) -> int:
-        """Blocks still missing for a request to hold that many tokens."""
-        have = len(self.tables.get(request_id, ()))
-        return max(0, -(-num_tokens // self.block_size) - have)
+    @property
+    def prefix_caching(self) -> bool:
+        return self._prefix_caching
 
-    def allocate_slots(self, request_id: str, slot: int, num_tokens: int) -> bool:
-        """Grow a request's table to hold `num_tokens`; False, and nothing changed, if blocks are lacking."""
-        needed = self.num_needed(request_id, num_tokens)
-        if needed > self.pool.num_free:
+    def set_prefix_caching(self, wanted: bool) -> None:
+        """Switch sharing on or off; off forgets every prefix, but blocks that are shared stay so."""
+        self._prefix_caching = wanted
+        if not wanted:
+            self.clear_index()
+
+    def set_num_slots(self, max_num_seqs: int) -> None:
+        """Home runs for another number of slots; tables there are stay where they are."""
+        self._home = max(1, self.pool.num_blocks // max_num_seqs)
+
+    def cached_prefix(self, request: Request) -> list[int]:
+        """Blocks that hold the beginning of its tokens already. Changes nothing.
+
+        At least its last token is left to be computed: without a forward there is nothing to sample.
+        """
+        blocks: list[int] = []
+        if self._prefix_caching:
+            for place in range((request.num_tokens - 1) // self.block_size):
+                block = self.pool.find(self._prefix(request, place))
+                if block is None:
+                    break
+                blocks.append(block)
+        return blocks
+
+    def allocate_slots(self, request_id: str, slot: int, num_tokens: int, cached: Sequence[int] = ()) -> bool:
+        """Grow a request's table to hold `num_tokens`; False, and nothing changed, if blocks are lacking.
+
+        Args:
+            cached: blocks of `cached_prefix`, for a request that has no table yet.
+        """
+        have = len(self.tables.get(request_id, ())) + len(cached)
+        needed = max(0, -(-num_tokens // self.block_size) - have)
+        if needed > self.pool.num_free - sum(not self.pool.holders(block) for block in cached):
             return False
         table = self.tables.setdefault(request_id, [])
+        for block in cached:
+            self.pool.share(block)
+            table.append(block)
         for _ in range(needed):
             table.append(self.pool.take(slot * self._home + len(table)))
-        self.num_allocated += needed
         return True
+
+    def commit(self, request: Request) -> None:
+        """The forward that computed its `num_computed_tokens` succeeded: its full blocks may be shared."""
+        if not self._prefix_caching:
+            return
+        full = request.num_computed_tokens // self.block_size
+        done = self._committed.get(request.request_id, 0)
+        table = self.tables[request.request_id]
+        for place in range(done, full):
+            self.pool.index(table[place], self._prefix(request, place))
+        self._committed[request.request_id] = full
 
     def free(self, request_id: str) -> None:
         """Give a request's blocks back; a request without any is no fault."""
-        table = self.tables.pop(request_id, [])
-        self.pool.give_back(table)
-        self.num_freed += len(table)
+        self.pool.give_back(self.tables.pop(request_id, ()))
+        self._committed.pop(request_id, None)
+
+    def clear_index(self) -> None:
+        """What the blocks hold is gone, or not to be shared any more."""
+        self.pool.clear_index()
+        self._committed.clear()
+
+    def _prefix(self, request: Request, place: int) -> bytes:
+        """The hash of all its tokens up to the end of block `place`; kept, for tokens never change."""
+        hashes, size = request.block_hashes, self.block_size
+        while len(hashes) <= place:
+            start = len(hashes) * size
+            tokens = array("q", request.tokens(start, start + size)).tobytes()
+            hashes.append(blake2b((hashes[-1] if hashes else b"") + tokens, digest_size=16).digest())
+        return hashes[place]

@@ -1,20 +1,21 @@
-"""The modes a user switches between: each is a policy and a layout."""
+"""The modes a user switches between: each is a way to batch and a layout."""
 
 from __future__ import annotations
 
 import msgspec
 
-from engine.scheduling.policies.base import Policy
-from engine.scheduling.policies.continuous import ContinuousPolicy
-from engine.scheduling.policies.static import StaticPolicy
+from engine.scheduling.batching.base import Batching
+from engine.scheduling.batching.chunked import ChunkedBatching
+from engine.scheduling.batching.continuous import ContinuousBatching
+from engine.scheduling.batching.static import StaticBatching
 from engine.step.plan import Layout
 
 
 class Mode(msgspec.Struct, frozen=True):
-    """A named pair of policy and layout, with a sentence for help and menus."""
+    """A named pair of a way to batch and a layout, with a sentence for help and menus."""
 
     name: str
-    policy: Policy
+    batching: Batching
     layout: Layout
     summary: str
 
@@ -22,14 +23,15 @@ class Mode(msgspec.Struct, frozen=True):
 MODES: dict[str, Mode] = {
     mode.name: mode
     for mode in (
-        Mode("static", StaticPolicy(), "padded", "waves of prompts, held until the longest has ended"),
+        Mode("static", StaticBatching(), "padded", "waves of prompts, held until the longest has ended"),
         Mode(
             "continuous-padded",
-            ContinuousPolicy(),
+            ContinuousBatching(),
             "padded",
             "slots refilled at every step, tokens in a padded rectangle",
         ),
-        Mode("continuous", ContinuousPolicy(), "ragged", "slots refilled at every step, one packed row"),
+        Mode("continuous", ContinuousBatching(), "ragged", "slots refilled at every step, one packed row"),
+        Mode("chunked", ChunkedBatching(), "ragged", "as continuous, long prompts cut to what decodes leave"),
     )
 }
 

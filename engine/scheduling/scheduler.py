@@ -1,4 +1,4 @@
-"""The mechanism every policy shares: slots, KV blocks, the token budget and request states.
+"""The mechanism every mode and policy shares: slots, KV blocks, the token budget and request states.
 
 `schedule()` decides one step, `update()` takes its result in. Knows nothing of runners, records or
 clocks. Running requests come first (decodes before part-fed prompts), then waiting ones; nobody is
@@ -7,94 +7,50 @@ admitted in a step that preempted (both rules are vLLM's).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from engine.config import ConfigError, EngineConfig
 from engine.request import Request, RequestStatus
 from engine.scheduling.kv_cache import KVCacheManager
 from engine.scheduling.layouts import largest_count, step_cost
 from engine.scheduling.modes import Mode
+from engine.scheduling.policies import policy_named
+from engine.scheduling.schedule import Entered, GaveWay, HeldSlot, Outcome, Schedule
+from engine.scheduling.stopping import StopCheck
 from engine.scheduling.waiting import WaitingQueue
-from engine.step.plan import Layout
-
-
-@dataclass(slots=True)
-class HeldSlot:
-    """The slot of a finished request that static batching keeps until the wave ends; not a request.
-
-    Each step it feeds its last token again at its last position: the full cost of a row, no growth. Its
-    blocks stay frozen, unless a running request needs them (`has_blocks` False then).
-    """
-
-    request: Request
-    slot: int
-    held_steps: int = 0
-    has_blocks: bool = True
-
-    @property
-    def token_id(self) -> int:
-        position = self.request.num_computed_tokens
-        return self.request.tokens(position, position + 1)[0]
-
-
-@dataclass(slots=True)
-class Schedule:
-    """One step as decided, not yet run.
-
-    Attributes:
-        counts: tokens for each scheduled request, by request id.
-        rows: scheduled requests and held slots in slot order.
-        admitted: who entered, into which slot, and whether it resumes after a preemption.
-        preempted: who gave way, its slot, and the computed tokens it lost.
-        released: slots that became free before the step.
-        blocked: why the head of the queue did not enter: '', no_free_slot, token_budget, kv_blocks, wave,
-            draining.
-    """
-
-    layout: Layout
-    counts: dict[str, int] = field(default_factory=dict)
-    rows: list[Request | HeldSlot] = field(default_factory=list)
-    admitted: list[tuple[Request, int, bool]] = field(default_factory=list)
-    preempted: list[tuple[Request, int, int]] = field(default_factory=list)
-    released: list[tuple[Request, int]] = field(default_factory=list)
-    blocked: str = ""
-
-    @property
-    def row_counts(self) -> list[int]:
-        return [1 if isinstance(row, HeldSlot) else self.counts[row.request_id] for row in self.rows]
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a step or an abort ended: finished requests and freed slots."""
-
-    finished: list[Request] = field(default_factory=list)
-    released: list[tuple[Request, int]] = field(default_factory=list)
-    barrier: bool = False
 
 
 class Scheduler:
     """Holds every unfinished request of an engine and decides its steps.
 
     Args:
-        config: limits; `configure` changes them between steps.
-        mode: policy and layout; `set_mode` changes them between steps.
-        eos_token_ids: tokens that end a request unless it ignores them.
+        config: limits and policy; `configure` changes them between steps.
+        mode: way to batch and layout; `set_mode` changes them between steps.
+        stops: says whether a request's newest token ends it.
+
+    Raises:
+        ValueError: there is no policy of that name.
     """
 
-    def __init__(self, config: EngineConfig, mode: Mode, eos_token_ids: Iterable[int] = ()) -> None:
+    def __init__(self, config: EngineConfig, mode: Mode, stops: StopCheck) -> None:
         self.config = config
         self.mode = mode
-        self.eos_token_ids = frozenset(eos_token_ids)
-        self.kv = KVCacheManager(config.num_blocks, config.block_size, config.max_num_seqs)
-        self.waiting = WaitingQueue(mode.policy)
+        self.policy = policy_named(config.policy)
+        self.kv = KVCacheManager(
+            config.num_blocks,
+            config.block_size,
+            config.max_num_seqs,
+            prefix_caching=config.prefix_caching,
+        )
+        self.waiting = WaitingQueue(self.policy)
         #: In order of admission.
         self.running: list[Request] = []
         self.held: dict[int, HeldSlot] = {}
         #: A wave formed by switching to static: it must end before static starts one of its own.
         self.is_draining = False
         self.blocked = ""
+        self._stops = stops
+        self._preempts_surplus = False
 
     # -- requests in and out ------------------------------------------------------------------
 
@@ -145,29 +101,42 @@ class Scheduler:
             self._back_to_queue(request, outcome.released)
         self.running.clear()
         self._release_held(outcome.released)
+        self.kv.clear_index()
         self.is_draining = False
         return outcome
 
     # -- settings -----------------------------------------------------------------------------
 
     def set_mode(self, mode: Mode) -> None:
-        """Switch policy and layout; what runs goes on. To static, the running form the wave."""
-        if mode.policy.holds_slots and not self.mode.policy.holds_slots:
+        """Switch way to batch and layout; what runs goes on. To static, the running form the wave."""
+        if mode.batching.holds_slots and not self.mode.batching.holds_slots:
             self.is_draining = bool(self.running)
-        elif not mode.policy.holds_slots:
+        elif not mode.batching.holds_slots:
             self.is_draining = False
         self.mode = mode
-        self.waiting.reorder(mode.policy)
 
-    def configure(self, config: EngineConfig) -> None:
-        """Change `max_num_seqs` and the budget. Fewer slots than running requests: the surplus drains.
+    def configure(self, config: EngineConfig, *, preempt_surplus: bool = False) -> None:
+        """Change slots, budget, policy and prefix caching.
+
+        Args:
+            preempt_surplus: fewer slots than running requests: the next step preempts the surplus, which
+                otherwise goes on to its end.
 
         Raises:
             ConfigError: blocks or lengths differ; those are fixed for an engine's life.
+            ValueError: there is no policy of that name.
         """
         fixed = ("block_size", "num_blocks", "max_model_len")
         if any(getattr(config, name) != getattr(self.config, name) for name in fixed):
             raise ConfigError("block_size, num_blocks and max_model_len cannot change while running")
+        policy = policy_named(config.policy)
+        if policy is not self.policy:
+            self.policy = policy
+            self.waiting.reorder(policy)
+        if config.prefix_caching != self.kv.prefix_caching:
+            self.kv.set_prefix_caching(config.prefix_caching)
+        self.kv.set_num_slots(config.max_num_seqs)
+        self._preempts_surplus |= preempt_surplus
         self.config = config
 
     @property
@@ -178,7 +147,7 @@ class Scheduler:
     @property
     def has_free_slot(self) -> bool:
         """Whether one more request could hold a slot; held ones count unless the mode frees them."""
-        held = len(self.held) if self.mode.policy.holds_slots else 0
+        held = len(self.held) if self.mode.batching.holds_slots else 0
         return len(self.running) + held < self.config.max_num_seqs
 
     @property
@@ -190,16 +159,21 @@ class Scheduler:
     def schedule(self) -> Schedule:
         """Decide a step. Nothing runs; blocks are allocated and requests admitted."""
         schedule = Schedule(self.mode.layout)
-        if not self.mode.policy.holds_slots:
+        if not self.mode.batching.holds_slots:
             self._release_held(schedule.released)
+        if self._preempts_surplus:
+            self._preempt_surplus(schedule)
+        # Held slots are dead weight beside useful rows.
+        schedule.num_rows = schedule.num_tokens = len(self.held)
+        schedule.longest = 1 if self.held else 0
         self._schedule_running(schedule)
         if schedule.preempted:
-            schedule.blocked = "kv_blocks"
+            schedule.blocked = "kv_blocks" if schedule.preempted[-1].reason == "kv_blocks" else "no_free_slot"
         else:
             self._admit(schedule)
         self.blocked = schedule.blocked
         rows: list[Request | HeldSlot] = [r for r in self.running if r.request_id in schedule.counts]
-        # Held slots are dead weight beside useful rows; alone they would be a step for nobody.
+        # Alone they would be a step for nobody.
         rows = sorted([*rows, *self.held.values()], key=_slot_of) if rows else []
         schedule.rows = rows
         cost = step_cost(schedule.layout, schedule.row_counts)
@@ -218,6 +192,7 @@ class Scheduler:
             elif row.status is RequestStatus.RUNNING:
                 row.num_computed_tokens += schedule.counts[row.request_id]
                 row.high_water = max(row.high_water, row.num_computed_tokens)
+                self.kv.commit(row)
                 if row.request_id in sampled:
                     self._append(row, sampled[row.request_id], outcome)
         self._end_wave(outcome)
@@ -227,20 +202,9 @@ class Scheduler:
         if request.num_pending_tokens:
             raise RuntimeError(f"{request} was sampled before it caught up")
         request.output_token_ids.append(token_id)
-        status = self._check_stop(request)
+        status = self._stops(request, self._longest(request))
         if status is not None:
             self._retire(request, status, outcome)
-
-    def _check_stop(self, request: Request) -> RequestStatus | None:
-        """End-of-sequence, stop ids, then length (the order is vLLM's)."""
-        params, token_id = request.params, request.output_token_ids[-1]
-        if token_id in self.eos_token_ids and not params.ignore_eos:
-            return RequestStatus.FINISHED_STOPPED
-        if token_id in params.stop_token_ids:
-            return RequestStatus.FINISHED_STOPPED
-        if request.num_tokens >= self._longest(request):
-            return RequestStatus.FINISHED_LENGTH_CAPPED
-        return None
 
     # -- running ------------------------------------------------------------------------------
 
@@ -251,22 +215,16 @@ class Scheduler:
                 continue  # preempted for one before it
             count = self._chunk(request, schedule)
             if count and self._make_room(request, count, schedule):
-                schedule.counts[request.request_id] = count
+                schedule.add(request.request_id, count)
 
     def _chunk(self, request: Request, schedule: Schedule) -> int:
         budget = self.config.max_num_batched_tokens
-        counts = schedule.counts.values()
-        num_rows = len(counts) + len(self.held)
         remaining = largest_count(
-            schedule.layout,
-            num_rows,
-            sum(counts) + len(self.held),
-            max(counts, default=1 if self.held else 0),
-            budget,
+            schedule.layout, schedule.num_rows, schedule.num_tokens, schedule.longest, budget
         )
         if not remaining:
             return 0
-        count = self.mode.policy.chunk(request, remaining, budget)
+        count = self.mode.batching.chunk(request, remaining, budget)
         assert 0 <= count <= min(remaining, request.num_pending_tokens), f"{self.mode.name}: {count}"
         return count
 
@@ -277,8 +235,8 @@ class Scheduler:
         while not self.kv.allocate_slots(request.request_id, request.slot, wanted):
             if self._take_held_blocks():
                 continue
-            victim = self.mode.policy.victim(self.running)
-            self._preempt(victim, schedule)
+            victim = self.policy.victim(self.running)
+            self._preempt(victim, schedule, "kv_blocks")
             if victim is request:
                 return False
         return True
@@ -291,10 +249,15 @@ class Scheduler:
                 return True
         return False
 
-    def _preempt(self, request: Request, schedule: Schedule) -> None:
+    def _preempt_surplus(self, schedule: Schedule) -> None:
+        self._preempts_surplus = False
+        while len(self.running) > self.config.max_num_seqs:
+            self._preempt(self.policy.victim(self.running), schedule, "slots")
+
+    def _preempt(self, request: Request, schedule: Schedule, reason: str) -> None:
         assert request.slot is not None
-        schedule.preempted.append((request, request.slot, request.num_computed_tokens))
-        schedule.counts.pop(request.request_id, None)
+        schedule.preempted.append(GaveWay(request, request.slot, request.num_computed_tokens, reason))
+        schedule.drop(request.request_id)
         self.running.remove(request)
         request.num_preemptions += 1
         self._back_to_queue(request, schedule.released)
@@ -308,7 +271,7 @@ class Scheduler:
     # -- admission ----------------------------------------------------------------------------
 
     def _admit(self, schedule: Schedule) -> None:
-        may_enter = self.mode.policy.admits(self.running)
+        may_enter = self.mode.batching.admits(self.running)
         while (request := self.waiting.peek()) is not None:
             if not may_enter:
                 schedule.blocked = "draining" if self.is_draining else "wave"
@@ -317,22 +280,31 @@ class Scheduler:
             if slot is None:
                 schedule.blocked = "no_free_slot"
                 return
-            count = self._chunk(request, schedule)
-            if not count:
-                schedule.blocked = "token_budget"
+            schedule.blocked = self._enter(request, slot, schedule)
+            if schedule.blocked:
                 return
-            if not self.kv.allocate_slots(request.request_id, slot, count):
-                schedule.blocked = "kv_blocks"
-                return
-            self._enter(self.waiting.pop(), slot, count, schedule)
 
-    def _enter(self, request: Request, slot: int, count: int, schedule: Schedule) -> None:
-        resumed = request.status is RequestStatus.PREEMPTED
+    def _enter(self, request: Request, slot: int, schedule: Schedule) -> str:
+        """Admit the head of the queue, or say what it lacks and change nothing."""
+        cached = self.kv.cached_prefix(request)
+        request.num_computed_tokens = len(cached) * self.config.block_size
+        count = self._chunk(request, schedule)
+        fits = count and self.kv.allocate_slots(
+            request.request_id, slot, request.num_computed_tokens + count, cached
+        )
+        if not fits:
+            request.num_computed_tokens = 0
+            return "kv_blocks" if count else "token_budget"
+        self.waiting.pop()
+        entered = Entered(
+            request, slot, request.status is RequestStatus.PREEMPTED, request.num_computed_tokens
+        )
         request.move_to(RequestStatus.RUNNING)
         request.slot = slot
         self.running.append(request)
-        schedule.counts[request.request_id] = count
-        schedule.admitted.append((request, slot, resumed))
+        schedule.add(request.request_id, count)
+        schedule.admitted.append(entered)
+        return ""
 
     def _free_slot_number(self) -> int | None:
         if self.num_rows >= self.config.max_num_seqs:
@@ -346,14 +318,14 @@ class Scheduler:
         self.running.remove(request)
         request.move_to(status)
         outcome.finished.append(request)
-        if self.mode.policy.holds_slots:
+        if self.mode.batching.holds_slots:
             assert request.slot is not None
             self.held[request.slot] = HeldSlot(request, request.slot)
         else:
             self._free_slot(request, outcome.released)
 
     def _end_wave(self, outcome: Outcome) -> None:
-        if self.mode.policy.holds_slots and not self.running and (self.held or outcome.released):
+        if self.mode.batching.holds_slots and not self.running and (self.held or outcome.released):
             self._release_held(outcome.released)
             self.is_draining = False
             outcome.barrier = True

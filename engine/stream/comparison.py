@@ -66,6 +66,7 @@ class ModeResult(msgspec.Struct, frozen=True, kw_only=True):
         at_barrier: when a wave's outputs are delivered together at its end, as static batching without
             streaming does; None in modes without waves.
         preemptions: requests that gave way, in all.
+        cached_tokens: tokens found in shared blocks instead of fed (prefix hits).
         errors: faults, one sentence each.
     """
 
@@ -89,6 +90,7 @@ class ModeResult(msgspec.Struct, frozen=True, kw_only=True):
     at_barrier: Latency | None
     preemptions: int
     errors: tuple[str, ...]
+    cached_tokens: int = 0
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -255,13 +257,13 @@ def mode_result(records: Sequence[Record], ledger: Ledger) -> ModeResult:
         at_barrier=_at_barrier(stories) if has_waves else None,
         preemptions=sum(story.num_preemptions for story in stories),
         errors=tuple(error for record in records for error in record.events.errors),
+        cached_tokens=sum(story.num_cached_tokens for story in stories),
     )
 
 
 def output_text(ledger: Ledger, story: RequestStory) -> str:
-    """A request's output as text, without the token that stopped it."""
-    stopped = story.finish is not None and story.finish.reason == "stop"
-    return ledger.decode(story.output_token_ids[:-1] if stopped else story.output_token_ids)
+    """A finished request's output as text: without the token, or from the string on, that stopped it."""
+    return ledger.output_text(story)
 
 
 def folded(records: Sequence[Record]) -> Ledger:

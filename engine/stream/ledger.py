@@ -34,7 +34,8 @@ class RequestStory:
     `token_steps[i]` is the step that made output token i; `token_times[i]` its end on the engine clock.
     `submitted_step`: the last finished step when it arrived. `first_step`: the step that first fed it.
     `turns`: what happened to it, in order.
-    `steps_fed`: steps that fed it a useful token.
+    `steps_fed`: steps that fed it a useful token. `num_cached_tokens`: tokens it found in shared blocks
+    when it entered (prefix hits), summed over its entries.
     `finish_step`: the last finished step when it ended. `release_step`: the step that freed its slot.
     `dead_steps`: steps its slot was held after its end. `delivered_step` is when a caller of static
     batching that waits for the whole wave would see it (the barrier), else `finish_step`.
@@ -53,6 +54,7 @@ class RequestStory:
     steps_fed: int = 0
     dead_steps: int = 0
     num_preemptions: int = 0
+    num_cached_tokens: int = 0
     finish: Finish | None = None
     finish_step: int | None = None
     release_step: int | None = None
@@ -126,6 +128,7 @@ class Ledger:
                 for admission in record.events.admitted:
                     story = self.stories[admission.request_id]
                     story.slot = admission.slot
+                    story.num_cached_tokens += admission.num_cached_tokens
                     kind: Literal["entered", "back"] = "back" if admission.resumed else "entered"
                     story.turns.append(Turn(kind, record.step, record.start_s, admission.slot))
                     if story.first_step is None:
@@ -171,6 +174,18 @@ class Ledger:
             story.release_step, story.release_s = step, time_s
             story.turns.append(Turn("left", step, time_s, release.slot))
 
+    def output_text(self, story: RequestStory) -> str:
+        """A finished request's output as text: without the token, or from the string on, that stopped it."""
+        finish, ids = story.finish, story.output_token_ids
+        if finish is None or finish.reason != "stop":
+            return self.decode(ids)
+        if finish.num_text_bytes is None:
+            return self.decode(ids[:-1])
+        return self._bytes(ids)[: finish.num_text_bytes].decode("utf-8", "replace")
+
     def decode(self, token_ids: list[int] | tuple[int, ...]) -> str:
         """Text of token ids by their bytes; incomplete UTF-8 shows as the replacement character."""
-        return b"".join(self.token_bytes.get(token, b"") for token in token_ids).decode("utf-8", "replace")
+        return self._bytes(token_ids).decode("utf-8", "replace")
+
+    def _bytes(self, token_ids: list[int] | tuple[int, ...]) -> bytes:
+        return b"".join(self.token_bytes.get(token, b"") for token in token_ids)

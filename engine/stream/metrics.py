@@ -28,6 +28,11 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return ordered[min(len(ordered) - 1, max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1))]
 
 
+def hit_rate(cached: int, prefilled: int) -> float | None:
+    """Prefix hit rate: tokens found / tokens found or fed; None of none."""
+    return cached / (cached + prefilled) if cached + prefilled else None
+
+
 class MetricsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The counters at one step.
 
@@ -37,6 +42,8 @@ class MetricsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         slot_occupancy: slots that fed a useful token / `max_num_seqs`, mean over the run's steps, 0–1.
         padding_waste: padding token positions / all token positions, over the run.
         dead_work: positions spent on finished requests / all token positions, over the run.
+        prefix_hit_rate: prompt tokens (recomputed ones too) found in shared blocks / found or fed, over
+            the run; None: there are none.
         batch_fill: scheduled tokens / `max_num_batched_tokens`, in the shown step.
         kv_tokens, kv_cache_usage: tokens cached; blocks in use / all blocks, 0–1.
         ttft_p50_s, ttft_p95_s: arrival to first token, over requests that have one.
@@ -69,6 +76,7 @@ class MetricsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     num_steps: int = 0
     num_output_tokens: int = 0
     throughput_history: tuple[float, ...] = ()
+    prefix_hit_rate: float | None = None
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +90,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         dead: slot-steps that fed a finished request's token.
         output_tokens: sampled tokens.
         token_positions, padding: of the steps' tensors.
+        prefilled_tokens: prompt tokens fed, recomputed ones too.
+        cached_tokens: tokens found in shared blocks instead (prefix hits).
         elapsed_s: engine seconds.
         request_ids: in arrival order; empty while the run is under way.
         workload: what was asked, to recognise the same requests run again in another mode; empty while
@@ -102,6 +112,13 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     request_ids: tuple[str, ...]
     workload: tuple[tuple[tuple[int, ...], int], ...]
     finished: bool
+    prefilled_tokens: int = 0
+    cached_tokens: int = 0
+
+    @property
+    def prefix_hit_rate(self) -> float | None:
+        """Tokens found in shared blocks / those found and those fed; None: there are none."""
+        return hit_rate(self.cached_tokens, self.prefilled_tokens)
 
     @property
     def steps(self) -> int:
@@ -120,6 +137,8 @@ class _Run:
     token_positions: int = 0
     padding: int = 0
     elapsed_s: float = 0.0
+    prefilled_tokens: int = 0
+    cached_tokens: int = 0
 
 
 class Metrics:
@@ -219,6 +238,8 @@ class Metrics:
         run.output_tokens += sampled
         run.token_positions += record.tokens.total
         run.padding += record.tokens.padding
+        run.prefilled_tokens += record.tokens.prompt + record.tokens.recomputed
+        run.cached_tokens += sum(admission.num_cached_tokens for admission in record.events.admitted)
         run.elapsed_s += duration
         self._slide(record.end_s, duration, sampled, record.tokens.prompt)
 
@@ -257,6 +278,8 @@ class Metrics:
             request_ids=tuple(s.request_id for s in requests),
             workload=tuple((s.request.prompt_token_ids, s.request.max_tokens) for s in requests),
             finished=finished,
+            prefilled_tokens=run.prefilled_tokens,
+            cached_tokens=run.cached_tokens,
         )
 
     @property
@@ -294,4 +317,5 @@ class Metrics:
             num_steps=shares.last_step - shares.first_step + 1 if shares else 0,
             num_output_tokens=shares.output_tokens if shares else 0,
             throughput_history=tuple(self._history),
+            prefix_hit_rate=hit_rate(shares.cached_tokens, shares.prefilled_tokens) if shares else None,
         )

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from engine.request import FINISH_REASONS, Request
 from engine.stream.records import Admission, Change, Events, Finish, Preemption, Release, RequestRecord
+
+
+class BlockMoves(NamedTuple):
+    """What happened to KV blocks: see `Events`."""
+
+    allocated: int = 0
+    freed: int = 0
+    shared: int = 0
+    evicted: int = 0
+
+
+NO_MOVES = BlockMoves()
 
 
 class PendingEvents:
@@ -39,7 +52,16 @@ class PendingEvents:
     def finished(self, request: Request, slot: int | None, time_s: float, error: str = "") -> None:
         reason = FINISH_REASONS[request.status]
         self._finished.append(
-            Finish(request.request_id, reason, slot, request.num_output_tokens, time_s, error)
+            Finish(
+                request.request_id,
+                reason,
+                slot,
+                request.num_output_tokens,
+                time_s,
+                error,
+                request.stop_string,
+                request.num_text_bytes,
+            )
         )
 
     def released(self, releases: Iterable[Release], barrier: bool) -> None:
@@ -56,7 +78,7 @@ class PendingEvents:
         preempted: tuple[Preemption, ...] = (),
         released_before: tuple[Release, ...] = (),
         sampled: Iterable[int] = (),
-        blocks: tuple[int, int] = (0, 0),
+        blocks: BlockMoves = NO_MOVES,
     ) -> Events:
         """Everything gathered, with what the step itself did; starts empty again."""
         ids = [token for request in self._submitted for token in request.prompt_token_ids]
@@ -68,8 +90,10 @@ class PendingEvents:
             finished=tuple(self._finished),
             released=(*released_before, *self._released),
             barrier=self._barrier,
-            blocks_allocated=blocks[0],
-            blocks_freed=blocks[1],
+            blocks_allocated=blocks.allocated,
+            blocks_freed=blocks.freed,
+            blocks_shared=blocks.shared,
+            blocks_evicted=blocks.evicted,
             tokens=self._new_tokens([*ids, *sampled]),
             errors=tuple(self._errors),
         )

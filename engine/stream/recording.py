@@ -7,20 +7,68 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from engine.config import EngineConfig
 from engine.request import Request, RequestStatus
-from engine.scheduling.scheduler import HeldSlot, Schedule, Scheduler
+from engine.scheduling.block_pool import BlockPool
+from engine.scheduling.schedule import HeldSlot, Schedule
+from engine.scheduling.scheduler import Scheduler
 from engine.step.geometry import Geometry
 from engine.step.plan import Plan, PlanRow, SampledToken, SegmentKind
+from engine.stream.pending import BlockMoves
 from engine.stream.records import (
     WAITING_SHOWN,
     Admission,
     Preemption,
     Release,
+    RequestRecord,
     Segment,
     SlotRecord,
     TokenCounts,
     WaitingRecord,
 )
+
+
+def request_record(request: Request, prompt_text: str, label: str, num_template_tokens: int) -> RequestRecord:
+    """What was asked."""
+    params = request.params
+    return RequestRecord(
+        request.request_id,
+        request.index,
+        tuple(request.prompt_token_ids),
+        prompt_text,
+        params.max_tokens,
+        request.arrival_s,
+        params.temperature,
+        params.seed,
+        params.ignore_eos,
+        params.stop_token_ids,
+        num_template_tokens,
+        label,
+        params.top_k,
+        params.top_p,
+        params.stop,
+        params.n_logprobs,
+        request.priority,
+    )
+
+
+def why_ignored(request: Request, config: EngineConfig) -> str:
+    """Why a request can never run, in a sentence."""
+    if request.num_prompt_tokens >= config.max_model_len:
+        return (
+            f"the prompt has {request.num_prompt_tokens} tokens; with one output token it would exceed "
+            f"max_model_len {config.max_model_len}"
+        )
+    return (
+        f"{request.num_prompt_tokens} prompt + {request.params.max_tokens} output tokens can never fit "
+        f"the KV cache of {config.num_kv_tokens} tokens"
+    )
+
+
+def block_moves(pool: BlockPool, before: BlockMoves) -> tuple[BlockMoves, BlockMoves]:
+    """What happened to KV blocks since the counters stood at `before`, and how they stand now."""
+    now = BlockMoves(pool.num_allocated, pool.num_freed, pool.num_shared, pool.num_evicted)
+    return BlockMoves(*(a - b for a, b in zip(now, before, strict=True))), now
 
 
 def plan_row(
@@ -47,7 +95,7 @@ def plan_row(
         list(tables[row.request_id]),
         row.params if caught_up else None,
         row.num_output_tokens,
-        n_top if caught_up else 0,
+        max(n_top, row.params.n_logprobs) if caught_up else 0,
     )
 
 
@@ -169,7 +217,7 @@ def blocked_now(scheduler: Scheduler, paused: bool) -> str:
     of its size stands until the next."""
     if not len(scheduler.waiting):
         return ""
-    if not scheduler.mode.policy.admits(scheduler.running):
+    if not scheduler.mode.batching.admits(scheduler.running):
         return "draining" if scheduler.is_draining else "wave"
     if not scheduler.has_free_slot:
         return "no_free_slot"
@@ -180,12 +228,18 @@ def blocked_now(scheduler: Scheduler, paused: bool) -> str:
 
 def admissions(schedule: Schedule) -> tuple[Admission, ...]:
     """Who entered in this step."""
-    return tuple(Admission(r.request_id, slot, resumed) for r, slot, resumed in schedule.admitted)
+    return tuple(
+        Admission(one.request.request_id, one.slot, one.resumed, one.num_cached_tokens)
+        for one in schedule.admitted
+    )
 
 
 def preemptions(schedule: Schedule) -> tuple[Preemption, ...]:
     """Who gave way in this step."""
-    return tuple(Preemption(r.request_id, slot, lost) for r, slot, lost in schedule.preempted)
+    return tuple(
+        Preemption(one.request.request_id, one.slot, one.lost_tokens, one.reason)
+        for one in schedule.preempted
+    )
 
 
 def releases(released: Iterable[tuple[Request, int]]) -> tuple[Release, ...]:

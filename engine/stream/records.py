@@ -104,7 +104,8 @@ class RequestRecord(msgspec.Struct, frozen=True):
     """What was asked; stands once in the stream, when the request arrives.
 
     `index` is the arrival number that names its letter. `num_template_tokens` counts the prompt tokens a
-    chat template added. `label` is the name a file gave it.
+    chat template added. `label` is the name a file gave it. The other fields are those of
+    `SamplingParams`, and `priority` (lower enters earlier, where the policy looks at it).
     """
 
     request_id: str
@@ -119,28 +120,42 @@ class RequestRecord(msgspec.Struct, frozen=True):
     stop_token_ids: tuple[int, ...] = ()
     num_template_tokens: int = 0
     label: str = ""
+    top_k: int = 0
+    top_p: float = 1.0
+    stop: tuple[str, ...] = ()
+    n_logprobs: int = 0
+    priority: int = 0
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """A request entered a slot; it is first fed in the step whose record this stands in."""
+    """A request entered a slot; it is first fed in the step whose record this stands in.
+
+    `num_cached_tokens`: its first tokens, whose KV was there in shared blocks and is not computed again
+    (a prefix hit).
+    """
 
     request_id: str
     slot: int
     resumed: bool = False
+    num_cached_tokens: int = 0
 
 
 class Preemption(msgspec.Struct, frozen=True):
-    """A running request gave its KV back; `lost_tokens` computed tokens must be fed again."""
+    """A running request gave its KV back; `lost_tokens` computed tokens must be fed again (fewer, where
+    prefix caching finds some of them). `reason` is what was lacking: kv_blocks or slots.
+    """
 
     request_id: str
     slot: int
     lost_tokens: int
+    reason: str = "kv_blocks"
 
 
 class Finish(msgspec.Struct, frozen=True):
     """A request's one terminal event.
 
-    `reason` is stop, length, abort, error or ignored; `slot` is None when it never ran.
+    `reason` is stop, length, abort, error or ignored; `slot` is None when it never ran. `stop_string`
+    is the one that ended it, and `num_text_bytes` the bytes of output before that; None: no string did.
     """
 
     request_id: str
@@ -149,6 +164,8 @@ class Finish(msgspec.Struct, frozen=True):
     num_output_tokens: int
     time_s: float
     error: str = ""
+    stop_string: str = ""
+    num_text_bytes: int | None = None
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -174,7 +191,9 @@ class Events(msgspec.Struct, frozen=True):
         changed: settings that took effect.
         admitted, preempted, finished, released: as their structs say.
         barrier: a static wave ended in this step (its last request finished).
-        blocks_allocated, blocks_freed: KV blocks.
+        blocks_allocated, blocks_freed: KV blocks that went from nobody to a holder, and back.
+        blocks_shared: blocks that requests took over with a prefix in them.
+        blocks_evicted: prefixes given up because their blocks were needed.
         tokens: (token id, its bytes) of ids that appear for the first time in the stream.
         errors: faults, one sentence each.
     """
@@ -190,6 +209,8 @@ class Events(msgspec.Struct, frozen=True):
     blocks_freed: int = 0
     tokens: tuple[tuple[int, bytes], ...] = ()
     errors: tuple[str, ...] = ()
+    blocks_shared: int = 0
+    blocks_evicted: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -205,7 +226,7 @@ class StepRecord(msgspec.Struct, frozen=True, tag="step"):
     Attributes:
         step: number of the step, from 1.
         epoch: which start of the model runner it ran on.
-        mode, policy, layout: how it was scheduled and laid out.
+        mode, policy, layout: how it was scheduled (way to batch, order) and laid out.
         start_s, end_s: engine clock.
         shape: (rows, columns) of the token tensor.
         num_keys: length of the mask's key axis (of one row's, when padded).
@@ -216,7 +237,8 @@ class StepRecord(msgspec.Struct, frozen=True, tag="step"):
         waiting_count: all waiting requests after this step's admissions.
         waiting: the first `WAITING_SHOWN` of them.
         free_blocks, num_blocks: KV pool after the step.
-        kv_tokens: tokens whose KV is stored after the step.
+        cached_blocks: those of the free ones that hold a prefix which may be used again.
+        kv_tokens: tokens whose KV is stored for a request after the step, shared ones counted once.
         draining: requests that must end before a mode just switched to starts a wave of its own.
         events: what changed.
         schedule_s, forward_s, sample_s: where the time went.
@@ -248,6 +270,7 @@ class StepRecord(msgspec.Struct, frozen=True, tag="step"):
     forward_s: float = 0.0
     sample_s: float = 0.0
     failed: bool = False
+    cached_blocks: int = 0
 
 
 class QuietRecord(msgspec.Struct, frozen=True, tag="quiet"):

@@ -23,4 +23,11 @@ def solo_outputs(
         tokens.append(token)
         if token in params.stop_token_ids or (token in eos and not params.ignore_eos):
             break
+        if any(string in said(outputs) for string in params.stop):
+            break
     return outputs
+
+
+def said(outputs: list[int]) -> str:
+    """The text of outputs where a token's is its number and a space."""
+    return "".join(f"{token} " for token in outputs)

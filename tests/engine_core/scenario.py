@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 from hypothesis import strategies as st
-from oracle import solo_outputs
+from oracle import said, solo_outputs
 
 from engine.clock import EngineClock
 from engine.config import EngineConfig
@@ -15,6 +15,7 @@ from engine.fake import FakeRunner
 from engine.request import Request, SamplingParams
 from engine.runner import ForwardError
 from engine.scheduling.modes import MODES
+from engine.scheduling.policies import POLICIES
 from engine.step.plan import Plan, Reply
 from engine.stream.records import Record, StepRecord
 
@@ -23,6 +24,7 @@ from engine.stream.records import Record, StepRecord
 class Ask:
     prompt: tuple[int, ...]
     params: SamplingParams
+    priority: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ def asks(draw: st.DrawFn, *, long: bool = False) -> Ask:
     params = SamplingParams(
         max_tokens=draw(st.sampled_from([16, 20, 25, 30] if long else [1, 2, 5, 9, 16, 25, 30])),
         temperature=draw(st.sampled_from([0.0, 0.0, 1.0])),
+        top_k=draw(st.sampled_from([0, 1, 5])),
         seed=draw(st.integers(0, 3)),
         ignore_eos=draw(st.booleans()),
     )
@@ -84,7 +87,12 @@ def asks(draw: st.DrawFn, *, long: bool = False) -> Ask:
     if meets < params.max_tokens:
         stop = solo_outputs(list(prompt), params)[meets]
         params = msgspec.structs.replace(params, stop_token_ids=(stop,))
-    return Ask(tuple(prompt), params)
+    elif meets == params.max_tokens:
+        # A string that begins in the middle of one token and ends in another.
+        text = said(solo_outputs(list(prompt), params))
+        at = draw(st.integers(0, len(text) - 1))
+        params = msgspec.structs.replace(params, stop=("nothing", text[at : at + draw(st.integers(1, 9))]))
+    return Ask(tuple(prompt), params, draw(st.sampled_from([0, 0, 1, -1])))
 
 
 @st.composite
@@ -102,6 +110,8 @@ def configs(draw: st.DrawFn) -> EngineConfig:
         max_model_len=draw(st.sampled_from([20, 64, 2048])),
         block_size=block_size,
         num_blocks=max(1, kv_tokens // block_size),
+        policy=draw(st.sampled_from(list(POLICIES))),
+        prefix_caching=draw(st.booleans()),
     )
 
 
@@ -109,9 +119,9 @@ def configs(draw: st.DrawFn) -> EngineConfig:
 def scenarios(draw: st.DrawFn, *, disturbed: bool = True) -> Scenario:
     config = draw(configs())
     requests = [draw(asks()) for _ in range(draw(st.sampled_from([1, 2, 4, 6, 8])))]
-    kinds = ["submit", "submit", "mode", "mode", "slots", "budget"] + (
-        ["cancel", "cancel_during", "reset"] if disturbed else []
-    )
+    kinds = "submit submit mode mode slots budget policy caching surplus surplus".split()
+    if disturbed:
+        kinds += ["cancel", "cancel_during", "reset"]
     acts = draw(
         st.lists(
             st.builds(Act, st.sampled_from(range(40)), st.sampled_from(kinds), st.integers(0, 200)),
@@ -136,11 +146,45 @@ def pressed(draw: st.DrawFn) -> Scenario:
         max_model_len=64,
         block_size=draw(st.sampled_from([1, 2, 4])),
         num_blocks=draw(st.sampled_from([12, 14, 16])) * 4,
+        policy=draw(st.sampled_from(list(POLICIES))),
+        prefix_caching=draw(st.booleans()),
     )
     config = msgspec.structs.replace(config, num_blocks=config.num_blocks // config.block_size)
     requests = [draw(asks(long=True)) for _ in range(draw(st.sampled_from([3, 5, 7])))]
-    modes = st.builds(Act, st.sampled_from(range(40)), st.just("mode"), st.integers(0, 2))
+    modes = st.builds(Act, st.sampled_from(range(40)), st.just("mode"), st.integers(0, len(MODES) - 1))
     return Scenario(config, requests, sorted(draw(st.lists(modes, max_size=2)), key=lambda a: a.step))
+
+
+@st.composite
+def sharing(draw: st.DrawFn) -> Scenario:
+    """Prompts that begin alike, prefix caching on, and all that can go wrong with blocks others hold."""
+    config = EngineConfig(
+        mode=draw(st.sampled_from(list(MODES))),
+        max_num_seqs=draw(st.sampled_from([2, 3, 5])),
+        max_num_batched_tokens=draw(st.sampled_from([9, 30, 200])),
+        block_size=draw(st.sampled_from([1, 2, 4])),
+        num_blocks=64,
+        policy=draw(st.sampled_from(list(POLICIES))),
+        prefix_caching=True,
+    )
+    tokens = draw(st.sampled_from([40, 48, 64, 120]))
+    config = msgspec.structs.replace(config, num_blocks=tokens // config.block_size)
+    requests = []
+    for _ in range(draw(st.sampled_from([4, 6, 9]))):
+        shared, own = draw(st.sampled_from([0, 3, 4, 8, 9, 17])), draw(st.integers(1, 6))
+        prompt = [7 * place for place in range(shared)] + [draw(st.integers(0, 1)) for _ in range(own)]
+        params = SamplingParams(max_tokens=draw(st.sampled_from([1, 4, 9, 14])))
+        requests.append(Ask(tuple(prompt), params))
+    kinds = "submit mode surplus surplus slots caching cancel cancel_during reset reset".split()
+    acts = draw(
+        st.lists(
+            st.builds(Act, st.sampled_from(range(1, 25)), st.sampled_from(kinds), st.integers(0, 200)),
+            min_size=3,
+            max_size=8,
+        )
+    )
+    failing = {draw(st.sampled_from([1, 3, 6, 9, 1000]))}
+    return Scenario(config, requests, sorted(acts, key=lambda a: a.step), failing)
 
 
 class Life:
@@ -161,6 +205,8 @@ class Life:
             clock=tick_clock(),
             token_bytes=lambda t: b"%d " % t,
         )
+        #: Whether prefix caching was ever on.
+        self.has_cached = scenario.config.prefix_caching
         self.records: list[Record] = []
         self.requests: dict[str, Request] = {}
         self.asks: dict[str, Ask] = {}
@@ -201,7 +247,7 @@ class Life:
 
     def _submit(self, count: int) -> None:
         for ask in self._coming[:count]:
-            request_id = self.engine.add_request(list(ask.prompt), ask.params)
+            request_id = self.engine.add_request(list(ask.prompt), ask.params, priority=ask.priority)
             self.asks[request_id] = ask
             if request_id in self.engine.requests:
                 self.requests[request_id] = self.engine.requests[request_id]
@@ -217,6 +263,15 @@ class Life:
             slots = 1 + act.number % 6
             if slots <= config.max_num_batched_tokens:
                 engine.configure(msgspec.structs.replace(config, max_num_seqs=slots))
+        elif act.kind == "surplus":
+            slots = 1 + act.number % 2 if config.max_num_batched_tokens > 1 else 1
+            engine.configure(msgspec.structs.replace(config, max_num_seqs=slots), preempt_surplus=True)
+        elif act.kind == "policy":
+            policy = list(POLICIES)[act.number % len(POLICIES)]
+            engine.configure(msgspec.structs.replace(config, policy=policy))
+        elif act.kind == "caching":
+            self.has_cached |= act.number % 2 == 0
+            engine.configure(msgspec.structs.replace(config, prefix_caching=act.number % 2 == 0))
         elif act.kind == "budget":
             budget = max(config.max_num_seqs, engine.scheduler.num_rows, 1 + act.number % 60)
             engine.configure(msgspec.structs.replace(config, max_num_batched_tokens=budget))

@@ -7,12 +7,13 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import solo_outputs
-from scenario import Life, Scenario, pressed, scenarios
+from scenario import Life, Scenario, pressed, scenarios, sharing
 
 from engine.fake import FakeRunner
-from engine.request import RequestStatus
+from engine.request import Request, RequestStatus
 from engine.scheduling.layouts import step_cost
 from engine.scheduling.modes import MODES
+from engine.scheduling.policies.priority import STEPS_PER_LEVEL
 from engine.step.geometry import lay_out
 from engine.step.mask import query_runs
 from engine.stream.ledger import Ledger
@@ -21,20 +22,73 @@ from engine.stream.records import Record, StepRecord
 
 
 def check_owners(life: Life, record: StepRecord) -> None:
-    """1, 2: no slot and no block has two owners; free + owned = total."""
+    """1, 2: no slot has two owners; a block as many as hold it, and one alone without prefix caching;
+    free (cached included) + owned = total."""
     scheduler = life.engine.scheduler
     slots = [r.slot for r in scheduler.running] + list(scheduler.held)
     assert len(slots) == len(set(slots)) and None not in slots
-    tables = scheduler.kv.tables
-    owned = [block for table in tables.values() for block in table]
-    assert len(owned) == len(set(owned))
-    assert len(owned) + scheduler.kv.pool.num_free == scheduler.config.num_blocks
-    holders = {r.request_id for r in scheduler.running}
-    holders |= {h.request.request_id for h in scheduler.held.values() if h.has_blocks}
-    assert set(tables) <= holders
+    tables, pool = scheduler.kv.tables, scheduler.kv.pool
+    holders = Counter(block for table in tables.values() for block in table)
+    assert all(pool.holders(block) == holders[block] for block in range(pool.num_blocks))
+    assert all(len(table) == len(set(table)) for table in tables.values())
+    if not life.has_cached:
+        assert not holders or max(holders.values()) == 1
+    assert len(holders) + pool.num_free == pool.num_blocks == scheduler.config.num_blocks
+    assert pool.num_allocated - pool.num_freed == len(holders)
+    assert pool.num_extra_holders == holders.total() - len(holders)
+    assert 0 <= record.cached_blocks == pool.num_cached <= record.free_blocks == pool.num_free
+    owners = {r.request_id for r in scheduler.running}
+    owners |= {h.request.request_id for h in scheduler.held.values() if h.has_blocks}
+    assert set(tables) <= owners
     size = scheduler.config.block_size
     for request in scheduler.running:
-        assert len(tables.get(request.request_id, ())) * size >= request.num_computed_tokens
+        table = tables.get(request.request_id, [])
+        assert len(table) * size >= request.num_computed_tokens
+        for place, block in enumerate(table):
+            # Only what a forward has filled may be found by others.
+            assert not pool.is_indexed(block) or (place + 1) * size <= request.num_computed_tokens
+    assert record.kv_tokens <= len(holders) * size
+
+
+def check_sharing(life: Life, record: StepRecord) -> None:
+    """1: what is shared is read alone: no row writes into a block that another row holds."""
+    size = life.engine.config.block_size
+    written = [
+        segment.block_ids[position // size]
+        for segment in record.segments
+        if segment.kind != "dead"
+        for position in range(segment.position, segment.position + segment.q_len)
+    ]
+    writers = Counter(
+        block
+        for segment in record.segments
+        if segment.kind != "dead"
+        for block in set(segment.block_ids[segment.position // size :])
+    )
+    holders = Counter(block for segment in record.segments for block in segment.block_ids)
+    assert all(writers[block] == 1 == holders[block] for block in written)
+
+
+def check_reasons(life: Life, record: StepRecord) -> None:
+    """Why the head of the queue did not enter is true, and everyone else stands behind it."""
+    scheduler = life.engine.scheduler
+    if not record.waiting:
+        assert record.waiting_count == 0
+        return
+    head, *others = record.waiting
+    waves = record.mode == "static"
+    assert head.reason in {"no_free_slot", "token_budget", "kv_blocks", "wave", "draining"}
+    assert (head.reason in ("wave", "draining")) <= waves
+    assert (head.reason == "draining") == (record.draining > 0 and waves)
+    reasons = {p.reason for p in record.events.preempted}
+    if reasons:
+        assert not record.events.admitted
+        assert head.reason == ("kv_blocks" if "kv_blocks" in reasons else "no_free_slot") or waves
+    elif head.reason == "no_free_slot":
+        assert len(record.segments) >= record.max_num_seqs or scheduler.running
+    own = head.reason in ("token_budget", "kv_blocks")
+    for other in others:
+        assert (other.reason, other.blocked_by) == (("behind", head.request_id) if own else (head.reason, ""))
 
 
 def check_limits(life: Life, record: StepRecord) -> None:
@@ -59,8 +113,9 @@ def check_limits(life: Life, record: StepRecord) -> None:
 
 
 class CheckProgress:
-    """4, 6: `num_computed_tokens` rises by exactly what was scheduled, falls only when it is lost; a token
-    is sampled only in the step in which its request has caught up."""
+    """4, 6: `num_computed_tokens` rises by exactly what was scheduled (and by what shared blocks held on
+    entering), falls only when it is lost; a token is sampled only in the step in which its request has
+    caught up."""
 
     def __init__(self) -> None:
         self.computed: Counter[str] = Counter()
@@ -74,6 +129,11 @@ class CheckProgress:
         for preemption in record.events.preempted:
             assert preemption.lost_tokens == self.computed[preemption.request_id]
             self.computed[preemption.request_id] = 0
+        for admission in record.events.admitted:
+            assert self.computed[admission.request_id] == 0
+            self.computed[admission.request_id] = admission.num_cached_tokens
+            assert admission.num_cached_tokens % life.engine.config.block_size == 0
+            assert life.has_cached or not admission.num_cached_tokens
         ended = {finish.request_id for finish in record.events.finished}
         for segment in record.segments:
             if segment.kind == "dead":
@@ -104,12 +164,14 @@ def check_all(record_checks: list) -> object:
     return check
 
 
-@given(st.one_of(scenarios(), pressed()))
+@given(st.one_of(scenarios(), pressed(), sharing()))
 def test_every_step_keeps_the_books(scenario: Scenario) -> None:
-    Life(scenario).play(check_all([check_owners, check_limits, CheckProgress()]))
+    Life(scenario).play(
+        check_all([check_owners, check_sharing, check_limits, check_reasons, CheckProgress()])
+    )
 
 
-@given(st.one_of(scenarios(), pressed()))
+@given(st.one_of(scenarios(), pressed(), sharing()))
 def test_every_request_ends_exactly_once_and_a_drained_engine_is_empty(scenario: Scenario) -> None:
     life = Life(scenario)
     life.play()
@@ -122,7 +184,7 @@ def test_every_request_ends_exactly_once_and_a_drained_engine_is_empty(scenario:
     assert life.engine.step() is None
 
 
-@given(st.one_of(scenarios(), pressed()))
+@given(st.one_of(scenarios(), pressed(), sharing()))
 def test_no_token_follows_an_end(scenario: Scenario) -> None:
     life = Life(scenario)
     life.play()
@@ -136,7 +198,7 @@ def test_no_token_follows_an_end(scenario: Scenario) -> None:
         assert life.requests[request_id].status.is_finished
 
 
-@given(st.one_of(scenarios(), pressed()))
+@given(st.one_of(scenarios(), pressed(), sharing()))
 def test_outputs_do_not_depend_on_anything_but_the_request(scenario: Scenario) -> None:
     life = Life(scenario)
     life.play()
@@ -162,15 +224,31 @@ def test_ignored_depends_on_sizes_alone(scenario: Scenario) -> None:
         assert (request_id in life.requests) == fits
 
 
+def overtaken_steps(policy: str, early: Request, late: Request) -> int:
+    """How many steps later than `early` a request may arrive and still enter before it."""
+    if policy == "priority":
+        return STEPS_PER_LEVEL * (early.priority - late.priority)
+    if policy == "shortest-first":
+        return early.params.max_tokens - late.params.max_tokens
+    return -1
+
+
 @given(st.one_of(scenarios(disturbed=False), pressed()))
-def test_first_come_first_served(scenario: Scenario) -> None:
-    life = Life(scenario)
+def test_nobody_starves_overtaking_is_bounded_by_ageing(scenario: Scenario) -> None:
+    """10: who arrived first is overtaken only by those that the policy's constant key lets pass."""
+    acts = [act for act in scenario.acts if act.kind != "policy"]
+    life = Life(Scenario(scenario.config, scenario.asks, acts, eos=scenario.eos))
     life.play()
-    first_entries = [int(a.request_id[1:]) for r in life.steps for a in r.events.admitted if not a.resumed]
-    assert first_entries == sorted(first_entries)
+    policy = scenario.config.policy
+    entries = [a.request_id for r in life.steps for a in r.events.admitted if not a.resumed]
+    order = [life.requests[request_id] for request_id in entries]
+    for place, late in enumerate(order):
+        for early in order[place + 1 :]:
+            if early.index < late.index:
+                assert late.arrival_step - early.arrival_step <= overtaken_steps(policy, early, late)
 
 
-@given(st.one_of(scenarios(), pressed()))
+@given(st.one_of(scenarios(), pressed(), sharing()))
 def test_packed_mask_is_the_direct_sum_of_causal_masks(scenario: Scenario) -> None:
     life = Life(scenario)
     life.play()
@@ -201,7 +279,7 @@ def replay(records: list[Record]) -> tuple[Ledger, Metrics]:
     return ledger, metrics
 
 
-@given(st.one_of(scenarios(), pressed()))
+@given(st.one_of(scenarios(), pressed(), sharing()))
 def test_replaying_the_records_gives_the_same_outputs_and_metrics(scenario: Scenario) -> None:
     life = Life(scenario)
     life.play()

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.request import Request, RequestStatus, SamplingParams
-from engine.scheduling.policies.continuous import ContinuousPolicy
+from engine.scheduling.policies.fcfs import FirstComeFirstServed
 from engine.scheduling.waiting import WaitingQueue
 
 
-class ShortestPrompt(ContinuousPolicy):
+class ShortestPrompt(FirstComeFirstServed):
     def order_key(self, request: Request) -> tuple[float, ...]:
         return (request.num_prompt_tokens,)
 
@@ -47,7 +47,7 @@ def test_order_is_the_policys_dropped_ones_are_gone_and_first_agrees_with_pop(
 
 
 def test_preempted_requests_go_before_all_others_latest_first() -> None:
-    queue = WaitingQueue(ContinuousPolicy())
+    queue = WaitingQueue(FirstComeFirstServed())
     for index in (0, 1, 2):
         queue.add(request(index))
     queue.add_preempted(request(8))
@@ -57,7 +57,7 @@ def test_preempted_requests_go_before_all_others_latest_first() -> None:
 
 
 def test_a_preempted_request_can_be_dropped() -> None:
-    queue = WaitingQueue(ContinuousPolicy())
+    queue = WaitingQueue(FirstComeFirstServed())
     back = request(5)
     back.status = RequestStatus.PREEMPTED
     queue.add_preempted(back)
@@ -67,7 +67,7 @@ def test_a_preempted_request_can_be_dropped() -> None:
 
 
 def test_reordering_follows_the_new_policy_and_forgets_the_dropped() -> None:
-    queue = WaitingQueue(ContinuousPolicy())
+    queue = WaitingQueue(FirstComeFirstServed())
     requests = [request(0, 3), request(1, 1), request(2, 2), request(3, 9)]
     for one in requests:
         queue.add(one)

@@ -1,4 +1,4 @@
-"""Continuous batching, first come first served: decided anew at every step.
+"""Continuous batching: decided anew at every step, prompts fed whole.
 
 The idea is Orca's, which calls it iteration-level scheduling.
 """
@@ -7,26 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.request import Request
+from engine.request import Request, RequestStatus
 
 
-class ContinuousPolicy:
+class ContinuousBatching:
     """A finished sequence frees its slot and the next waiting request enters at once."""
 
-    name = "continuous"
     holds_slots = False
 
     def admits(self, running: Sequence[Request]) -> bool:
         return True
 
-    def order_key(self, request: Request) -> tuple[float, ...]:
-        return (request.index,)
-
     def chunk(self, request: Request, remaining: int, whole_step: int) -> int:
         return whole_or_piece(request, remaining, whole_step)
-
-    def victim(self, running: Sequence[Request]) -> Request:
-        return running[-1]
 
 
 def whole_or_piece(request: Request, remaining: int, whole_step: int) -> int:
@@ -38,6 +31,6 @@ def whole_or_piece(request: Request, remaining: int, whole_step: int) -> int:
     need = request.num_pending_tokens
     if need <= remaining:
         return need
-    if need > whole_step or request.num_computed_tokens > 0:
+    if need > whole_step or request.status is RequestStatus.RUNNING:
         return remaining
     return 0

@@ -5,23 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.request import Request
-from engine.scheduling.policies.continuous import whole_or_piece
+from engine.scheduling.batching.continuous import whole_or_piece
 
 
-class StaticPolicy:
+class StaticBatching:
     """Nobody enters while anyone runs; finished requests keep their slots and are still computed."""
 
-    name = "static"
     holds_slots = True
 
     def admits(self, running: Sequence[Request]) -> bool:
         return not running
 
-    def order_key(self, request: Request) -> tuple[float, ...]:
-        return (request.index,)
-
     def chunk(self, request: Request, remaining: int, whole_step: int) -> int:
         return whole_or_piece(request, remaining, whole_step)
-
-    def victim(self, running: Sequence[Request]) -> Request:
-        return running[-1]

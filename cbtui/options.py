@@ -13,6 +13,8 @@ from engine.worker.wire import RunnerSpec
 DEFAULT_SPEED = 8.0
 #: Output tokens at most of a prompt that does not say.
 DEFAULT_MAX_TOKENS = 64
+DEVICES = ("auto", "cpu", "cuda", "mps")
+DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +47,26 @@ class LaunchOptions:
 
 
 def runner_spec(
-    model: str | None = None, device: str | None = None, dtype: str | None = None, threads: int | None = None
+    model: str | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+    threads: int | None = None,
+    *,
+    exact: bool = False,
 ) -> RunnerSpec:
-    """The model process those options ask for; what is None stays the runner's own choice."""
-    asked = {"device": device, "dtype": dtype, "num_threads": threads}
+    """The model process those options ask for; what is None stays the runner's own choice.
+
+    Raises:
+        ValueError: there is no such device or type anywhere; whether it is here, the model process knows.
+    """
+    _require("--device", (device or DEVICES[0]).partition(":")[0], DEVICES)
+    _require("--dtype", dtype or DTYPES[0], DTYPES)
+    asked = {"device": device, "dtype": dtype, "num_threads": threads, "exact": exact or None}
     return RunnerSpec(
         model=model, options={name: value for name, value in asked.items() if value is not None}
     )
+
+
+def _require(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{option} must be one of {', '.join(known)}, not {value}")

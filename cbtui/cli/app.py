@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cbtui import __version__
-from cbtui.cli.model_options import Device, Dtype, Json, Model, Threads
+from cbtui.cli.model_options import Device, Dtype, Exact, Json, Model, Threads
 
 if TYPE_CHECKING:
     from engine.config import EngineConfig
@@ -72,6 +72,7 @@ def launch(
     device: Device = None,
     dtype: Dtype = None,
     threads: Threads = None,
+    exact: Exact = False,
     slots: Slots = 3,
     budget: Budget = 2048,
     max_model_len: MaxModelLen = 2048,
@@ -94,7 +95,7 @@ def launch(
     _need_terminal()
 
     options = LaunchOptions(
-        runner=runner_spec(model, device, dtype, threads),
+        runner=runner_spec(model, device, dtype, threads, exact=exact),
         config=_config(mode, slots, budget, max_model_len, num_blocks, block_size),
         speed=_steps_per_s(speed),
         paused=paused,
@@ -122,6 +123,7 @@ def race(
     device: Device = None,
     dtype: Dtype = None,
     threads: Threads = None,
+    exact: Exact = False,
     slots: Slots = 3,
     budget: Budget = 2048,
     max_model_len: MaxModelLen = 2048,
@@ -140,7 +142,7 @@ def race(
 
     return run_app(
         LaunchOptions(
-            runner=runner_spec(model, device, dtype, threads),
+            runner=runner_spec(model, device, dtype, threads, exact=exact),
             config=_config("continuous", slots, budget, max_model_len, num_blocks, block_size),
             race=tuple(requests),
         )
@@ -193,6 +195,7 @@ def compare(
     device: Device = None,
     dtype: Dtype = None,
     threads: Threads = None,
+    exact: Exact = False,
     slots: Slots = 3,
     budget: Budget = 2048,
     max_model_len: MaxModelLen = 2048,
@@ -208,7 +211,7 @@ def compare(
 
     names = tuple(_modes(modes))
     options = CompareOptions(
-        runner=runner_spec(model, device, dtype, threads),
+        runner=runner_spec(model, device, dtype, threads, exact=exact),
         config=_config(names[0], slots, budget, max_model_len, num_blocks, block_size),
         modes=names,
         source=file,
@@ -248,6 +251,7 @@ def run(
     device: Device = None,
     dtype: Dtype = None,
     threads: Threads = None,
+    exact: Exact = False,
     slots: Slots = 3,
     budget: Budget = 2048,
     max_model_len: MaxModelLen = 2048,
@@ -263,7 +267,7 @@ def run(
     if file is None and sys.stdin.isatty():
         raise CommandError("no prompts: name a file, or pipe them in, one a line")
     options = RunOptions(
-        runner=runner_spec(model, device, dtype, threads),
+        runner=runner_spec(model, device, dtype, threads, exact=exact),
         config=config,
         source=file or "-",
         max_tokens=max_tokens,
@@ -296,6 +300,7 @@ def models_check(
     device: Device = None,
     dtype: Dtype = None,
     threads: Threads = None,
+    exact: Exact = False,
     as_json: Json = False,
 ) -> int:
     """Load a model, hold mixed steps against each sequence alone, and print what was found.
@@ -305,7 +310,7 @@ def models_check(
     from cbtui.cli.model_commands import check_model
     from cbtui.options import runner_spec
 
-    return check_model(runner_spec(name, device, dtype, threads), as_json=as_json)
+    return check_model(runner_spec(name, device, dtype, threads, exact=exact), as_json=as_json)
 
 
 @models.command("list")

@@ -105,6 +105,8 @@ def _findings(info: ModelInfo) -> Lines:
     runs_on = f"{info.device}, {info.dtype}"
     if info.device == "cpu":
         runs_on += f", {info.num_threads} thread{'' if info.num_threads == 1 else 's'}"
+    if info.exact:
+        runs_on += "; exact: logits bitwise the same alone and in any batch"
     full = info.kv_bytes_per_token * info.max_model_len / 1e6
     window = f", sliding window of {facts.sliding_window:,} tokens" if facts.sliding_window else ""
     return [
@@ -125,7 +127,8 @@ def _findings(info: ModelInfo) -> Lines:
         ("chat template", "yes" if info.has_chat_template else "no: prompts are continued as they stand"),
         (
             "probe",
-            f"mixed steps and each sequence alone: logits differ by at most {facts.largest_difference:.1e}",
+            "mixed steps and the model's own forward on each sequence alone: logits differ by at most "
+            f"{facts.largest_difference:.1e}",
         ),
     ]
 

@@ -17,13 +17,27 @@ Model = Annotated[
     ),
 ]
 Device = Annotated[
-    str | None, typer.Option(metavar="NAME", help="auto, cpu, cuda or mps.", rich_help_panel=PANEL)
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="cpu (the default), cuda, mps, or auto: the first of cuda, mps and cpu that is here.",
+        rich_help_panel=PANEL,
+    ),
 ]
 Dtype = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="float32, bfloat16 or float16.", rich_help_panel=PANEL),
+    typer.Option(metavar="NAME", help="float32 (the default), bfloat16 or float16.", rich_help_panel=PANEL),
 ]
 Threads = Annotated[
     int | None, typer.Option(min=1, max=1024, help="Threads of the model.", rich_help_panel=PANEL)
+]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact",
+        help="Logits bitwise the same alone and in any batch; float32 on one CPU thread, slower. Not claimed "
+        "where a prompt is fed in other pieces: chunked prefill, prefix hits, recomputation.",
+        rich_help_panel=PANEL,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]

@@ -63,7 +63,7 @@ class ExactStep(Step):
         if window not in self._groups:
             numbers = range(len(self.plan.rows))
             members = [self._own_group(number, window) for number in numbers]
-            self._groups[window] = Groups(members + self._padding_group(members), False)
+            self._groups[window] = Groups(members + self._padding_group(), False)
         return self._groups[window]
 
     def _own_group(self, number: int, window: int | None) -> Group:
@@ -87,9 +87,11 @@ class ExactStep(Step):
             causal=causal,
         )
 
-    def _padding_group(self, members: list[Group]) -> list[Group]:
-        taken = {int(place) for group in members for place in torch.as_tensor(group.queries)}
-        places = [place for place in range(len(self.geometry.input_ids)) if place not in taken]
+    def _padding_group(self) -> list[Group]:
+        columns = self.geometry.shape[1]
+        # Left padding: what stands before a row's first token, and no row of a ragged layout has any.
+        padding = [] if self.plan.layout == "ragged" else self.geometry.spans
+        places = [span.row * columns + column for span in padding for column in range(span.q_start)]
         if not places:
             return []
         return [

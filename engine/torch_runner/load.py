@@ -90,6 +90,7 @@ def load_model(source: ResolvedModel, options: LoadOptions, progress: Progress) 
     """
     transformers_logging.disable_progress_bar()
     dtype, device = _dtype(options), choose_device(options.device)
+    check_dtype_on(device, dtype)
     progress(Loading("reading the tokenizer", then="reading the weights"))
     if source.kind == "gguf":
         check_gguf(source)
@@ -141,10 +142,39 @@ def choose_device(wanted: str) -> torch.device:
         ) from error
     if device.type not in ("cpu", "cuda", "mps"):
         raise ModelLoadError(f"cbtui does not run on {wanted!r}", "device", "use cpu, cuda, mps or auto")
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there[device.type]:
-        raise ModelLoadError(f"this machine has no usable {wanted!r} device", "device", "use --device cpu")
+    if missing := _why_missing(device):
+        raise ModelLoadError(f"there is no device {wanted!r} here: {missing}", "device", "use --device cpu")
     return device
+
+
+def check_dtype_on(device: torch.device, dtype: torch.dtype) -> None:
+    """Refuse half precision on MPS: it flips greedy ties, which would look like a fault in the batching.
+
+    Raises:
+        ModelLoadError: the type is not used on that device.
+    """
+    if device.type == "mps" and dtype != torch.float32:
+        name = str(dtype).removeprefix("torch.")
+        raise ModelLoadError(
+            f"{name} on mps is not used: "
+            + ("it has no such type" if dtype == torch.float64 else "half precision flips greedy ties there"),
+            "dtype",
+            "use --dtype float32, or --device cpu",
+        )
+
+
+def _why_missing(device: torch.device) -> str:
+    """Why a device cannot be used; empty if it can."""
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            built = torch.backends.cuda.is_built()
+            return "no GPU that torch can use" if built else "this torch was built without CUDA"
+        count = torch.cuda.device_count()
+        return f"there are {count} of them, counted from 0" if (device.index or 0) >= count else ""
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        built = torch.backends.mps.is_built()
+        return "no Apple GPU that torch can use" if built else "this torch was built without MPS"
+    return ""
 
 
 def _prepare(
@@ -157,6 +187,7 @@ def _prepare(
     progress: Progress,
 ) -> LoadedModel:
     dtype = _dtype(options)
+    check_dtype_on(device, dtype)
     progress(Loading("checking the model", then="ready"))
     check_config(model.config)
     check_model(model)

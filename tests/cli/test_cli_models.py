@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from cbtui.cli import model_commands
+from cbtui.options import runner_spec
 from engine.model_store import DEFAULT_MODEL
 from engine.model_store.cache import seal
 from engine.runner import ModelFacts, ModelInfo, ModelLoadError
@@ -153,3 +154,33 @@ def test_the_real_command_on_the_default_model():
     assert (info.facts.route, info.facts.route_reason, info.eos_token_ids) == ("fast", "", (2,))
     assert 0 < info.facts.largest_difference < 1e-3
     assert info.has_chat_template and info.num_threads == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--device", "tpu"], "--device must be one of auto, cpu, cuda, mps, not tpu"),
+        (["--dtype", "int8"], "--dtype must be one of float32, bfloat16, float16, float64, not int8"),
+    ],
+)
+@pytest.mark.parametrize("command", [["models", "check"], ["compare"]])
+def test_what_no_machine_has_is_refused_before_a_model_process_starts(
+    command: list[str], arguments: list[str], words: str, cbtui: Cbtui
+):
+    ended = cbtui(*command, *arguments)
+    assert (ended.code, ended.out, ended.err) == (2, "", f"cbtui: {words}\n")
+    assert ended.runner is None
+
+
+def test_exact_reaches_the_model_process_and_is_said(cbtui: Cbtui, monkeypatch: pytest.MonkeyPatch):
+    spec = runner_spec("x", exact=True)
+    assert spec.options == {"exact": True}
+    assert runner_spec("x").options == {}
+
+    class ExactRunner(KnownRunner):
+        def __init__(self) -> None:
+            super().__init__()
+            self.info = msgspec.structs.replace(self.info, exact=True)
+
+    assert "exact: logits bitwise the same" in cbtui("models", "check", "--exact", runner=ExactRunner).out
+    assert "exact" not in cbtui("models", "check", runner=KnownRunner).out

@@ -5,7 +5,7 @@
 # PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu   the small CPU build of torch on Linux
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model run test test-long lint snapshots clean
+.PHONY: help setup model run test test-long bench lint snapshots clean
 .NOTPARALLEL:
 
 PY := .venv/bin/python
@@ -15,6 +15,7 @@ help:
 	@echo "make run        set up, then open the screen (without a terminal: cbtui compare)"
 	@echo "make test       set up, then lint, types, import contracts and the tests"
 	@echo "make test-long  the tests that take minutes"
+	@echo "make bench      speed targets, measured beside transformers (PARTS=step,peers ROUNDS=1 SCALE=0.1 JSON=file)"
 	@echo "make setup      the set-up alone: .venv, locked packages, cbtui, the default model"
 	@echo "make snapshots  take the pictures of the snapshot tests anew"
 	@echo "make clean      remove .venv and everything built; the model stays in the cache folder"
@@ -35,6 +36,10 @@ test: setup lint
 
 test-long: setup
 	$(PY) -m pytest -m long
+
+bench: setup
+	$(PY) -m tests.benchmarks $(if $(PARTS),--parts $(PARTS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+		$(if $(SCALE),--scale $(SCALE)) $(if $(THREADS),--threads $(THREADS)) $(if $(JSON),--json $(JSON))
 
 snapshots: setup
 	$(PY) -m pytest -m "not long" --snapshot-update

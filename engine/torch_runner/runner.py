@@ -7,9 +7,12 @@ one. `encode` answers at once and may be called from a thread of its own during 
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import deque
+from collections.abc import Callable
 
+import msgspec
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -28,13 +31,14 @@ from engine.runner import (
     RunnerEvent,
 )
 from engine.step.geometry import ArenaShape
-from engine.step.plan import Plan, Reply, SampledToken
+from engine.step.plan import Plan, PlanRow, Reply, SampledToken
 from engine.torch_runner.arena import KVArena
 from engine.torch_runner.encoding import encode
 from engine.torch_runner.exact import ExactStep
 from engine.torch_runner.load import LoadedModel, LoadOptions, adopt_model, load_model
 from engine.torch_runner.sampling import sample
 from engine.torch_runner.step import Step
+from engine.torch_runner.threads import ThreadChooser, num_cores
 
 
 class TorchRunner:
@@ -59,6 +63,8 @@ class TorchRunner:
         self._events: deque[RunnerEvent] = deque()
         self._loaded: LoadedModel | None = None
         self._arenas: dict[int, KVArena] = {}
+        #: None where the number of threads is given, or does not matter.
+        self._threads: ThreadChooser | None = None
         self._epoch = 0
         self._closed = False
 
@@ -136,6 +142,9 @@ class TorchRunner:
             raise
         except Exception as error:
             raise ForwardError(f"the forward pass of step {plan.step} failed: {_described(error)}") from error
+        if self._threads is not None:
+            kind = (step.geometry.shape, step.geometry.num_keys // 1024)
+            self._threads.observe(kind, forwarded - begun)
         answers: list[SampledToken | None] = [None] * len(plan.rows)
         for row, token in zip(step.geometry.sampled_rows, tokens, strict=True):
             answers[row] = token
@@ -148,13 +157,35 @@ class TorchRunner:
     def _load(self) -> LoadedModel:
         source, options = self._source, self._options
         if isinstance(source, PreTrainedModel):
-            return adopt_model(source, self._given_tokenizer, options, self._progress)
-        if not isinstance(source, ResolvedModel):
-            source = resolve(source, self._progress)
-        return load_model(source, options, self._progress)
+            loaded = adopt_model(source, self._given_tokenizer, options, self._progress)
+        else:
+            if not isinstance(source, ResolvedModel):
+                source = resolve(source, self._progress)
+            loaded = load_model(source, options, self._progress)
+        if options.num_threads or loaded.info.exact or loaded.causal.device.type != "cpu":
+            return loaded
+        self._threads = ThreadChooser(torch.set_num_threads, num_cores())
+        number = self._threads.probe(_small_step(loaded))
+        return dataclasses.replace(loaded, info=msgspec.structs.replace(loaded.info, num_threads=number))
 
     def _progress(self, loading: Loading) -> None:
         self._events.append(loading)
+
+
+def _small_step(loaded: LoadedModel) -> Callable[[], float]:
+    """A step of three rows, to be timed: it returns its seconds."""
+    causal, shape = loaded.causal, ArenaShape(num_blocks=3, block_size=1, num_slots=3)
+    arena = KVArena(shape, loaded.layers, causal.dtype, causal.device)
+    rows = [PlanRow(str(slot), slot, "prefill", [slot], 0, 1, [slot]) for slot in range(3)]
+    plan = Plan(epoch=0, arena_id=0, step=0, layout="ragged", rows=rows)
+
+    def timed() -> float:
+        begun = time.perf_counter()
+        with torch.inference_mode():
+            causal.logits(Step(plan, shape, causal.device, causal.dtype), arena, loaded.route)
+        return time.perf_counter() - begun
+
+    return timed
 
 
 def _check_tokens(plan: Plan, info: ModelInfo) -> None:

@@ -76,6 +76,8 @@ SCREEN_KEYS: tuple[Key, ...] = (
         rank=1, tooltip="Switch between static and continuous batching"),
     Key(id="engine.modes", keys="M,upper_m", action="modes", group=ENGINE, shown="M",
         tooltip="Choose one of all modes"),
+    Key(id="engine.settings", keys="o", action="settings", label="settings", group=ENGINE, shown="o", rank=8,
+        tooltip="Live settings: budget, slots, mode, policy, prefix caching, speed"),
     Key(id="engine.fewer_slots", keys="minus", action="slots(-1)", label="slots", group=ENGINE, shown="-",
         rank=3, tooltip="One slot fewer"),
     Key(id="engine.more_slots", keys="plus", action="slots(1)", label="slots", group=ENGINE, shown="+",

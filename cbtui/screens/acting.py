@@ -17,6 +17,7 @@ from cbtui.link import Link
 from cbtui.naming import letter_of
 from cbtui.options import LaunchOptions
 from cbtui.screens.confirm import Answer, AskScreen, yes
+from cbtui.screens.live_settings import LiveSettings
 from cbtui.screens.modes import ask_mode
 from cbtui.widgets.finished import finished_at
 from cbtui.widgets.messages import RequestOpened, RequestSelected
@@ -115,6 +116,10 @@ class ActingScreen(Screen[None]):
 
     def action_speed(self, by: int) -> None:
         self._order(lambda: orders.speed_order(self.state, by))
+
+    def action_settings(self) -> None:
+        """Every setting that can change while the engine runs."""
+        self.app.push_screen(LiveSettings(self.state, self._send))
 
     def action_retry(self) -> None:
         self._send(Restart())

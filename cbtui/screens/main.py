@@ -20,6 +20,7 @@ from cbtui.run_result import modes_in_words
 from cbtui.screens.arrangement import TABS, Needs, arrange, kind_of
 from cbtui.screens.deck import Deck
 from cbtui.screens.excursions import ExcursionScreen
+from cbtui.screens.live_settings import LiveSettings
 from cbtui.screens.panels import PANELS, Panel, tab_titles
 from cbtui.screens.travel import TravelScreen
 from cbtui.widgets.centre import Centre, centre_text, lines_of
@@ -84,8 +85,8 @@ class MainScreen(TravelScreen, ExcursionScreen):
                 self._show(panel, frame)
             self._show_twin(frame)
             self.query_one(KeyBar).show(frame)
-            if isinstance(self.app.screen, TextView):
-                self.app.screen.show(frame)
+            if isinstance(front := self.app.screen, TextView | LiveSettings):
+                front.show(frame)
             model = frame.state.model
             self.query_one(PromptBar).show_chat(self.wants_chat, model is None or model.has_chat_template)
 

@@ -111,6 +111,26 @@ def test_help(snap_compare: Picture) -> None:
     assert snap_compare(screen(running()), terminal_size=LARGE, run_before=pressing("question_mark"))
 
 
+def test_live_settings(snap_compare: Picture) -> None:
+    keys = ("o", "down", "right", "down", "right", "down")
+    assert snap_compare(screen(running()), terminal_size=LARGE, run_before=pressing(*keys))
+
+
+def test_the_cursor_on_a_token(snap_compare: Picture) -> None:
+    assert snap_compare(
+        screen(paused_mid_prefill()), terminal_size=LARGE, run_before=pressing("tab", "tab", "end")
+    )
+
+
+def test_the_cursor_on_a_mask_cell(snap_compare: Picture) -> None:
+    keys = ("tab", "tab", "tab", "down", "right")
+    assert snap_compare(screen(paused_mid_prefill()), terminal_size=LARGE, run_before=pressing(*keys))
+
+
+def test_decodes_with_what_each_query_sees(snap_compare: Picture) -> None:
+    assert snap_compare(screen(running(step=12)), terminal_size=LARGE, run_before=pressing())
+
+
 def test_the_whole_text_of_a_request(snap_compare: Picture) -> None:
     assert snap_compare(
         screen(running(step=30)), terminal_size=LARGE, run_before=pressing("down", "down", "enter")

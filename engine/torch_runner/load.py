@@ -22,7 +22,7 @@ from engine.torch_runner.checks import check_class, check_config, check_model, l
 from engine.torch_runner.encoding import tokenizer_json
 from engine.torch_runner.exact import check_request, make_exact
 from engine.torch_runner.forward import CausalModel, Route
-from engine.torch_runner.prepack import prepack_linears
+from engine.torch_runner.prepack import PackedLinear, prepack_linears
 from engine.torch_runner.probe import Findings, probe, probe_exact
 from engine.torch_runner.sources import check_gguf, read_config, read_tokenizer, read_weights
 from engine.torch_runner.threads import default_num_threads
@@ -229,7 +229,9 @@ def _prepare_linears(model: PreTrainedModel, device: torch.device, options: Load
         return f"{make_exact(model)} plain, eight rows at a time"
     count = sum(isinstance(module, torch.nn.Linear | Conv1D) for module in model.modules())
     if options.prepack and device.type == "cpu" and (packed := prepack_linears(model)):
-        return f"{packed} of {count} prepacked by oneDNN"
+        forwards = [module.__dict__.get("forward") for module in model.modules()]
+        products = {id(forward.packed) for forward in forwards if isinstance(forward, PackedLinear)}
+        return f"{packed} of {count} prepacked by oneDNN, fused into {len(products)} products"
     return f"{count} plain"
 
 

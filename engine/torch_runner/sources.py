@@ -164,8 +164,10 @@ def _from_hub(source: ResolvedModel, read: Callable[..., T]) -> T:
         return read(local_files_only=True)
     except OSError as error:
         if not _hub_reachable():
+            # Where only the weights are missing there may be others there, pickled ones.
+            missing = "has no .safetensors weights" if "model.safetensors" in str(error) else "is not"
             raise ModelLoadError(
-                f"{source.path} is not in the local Hub cache, and the Hub cannot be reached from here",
+                f"{source.path} {missing} in the local Hub cache, and the Hub cannot be reached from here",
                 "fetch",
                 "give a folder or a .gguf file with --model, or none for the default model",
             ) from error

@@ -105,10 +105,8 @@ def test_a_model_in_the_hub_s_cache_needs_no_network(
 def test_pickled_weights_in_the_hub_s_cache_are_not_read(hub: Path, tmp_path: Path) -> None:
     (hub / "model.safetensors").unlink()
     torch.save({"a": torch.zeros(1)}, hub / "pytorch_model.bin")
-    with pytest.raises(ModelLoadError) as caught:
+    with pytest.raises(ModelLoadError, match=r"has no \.safetensors weights in the local Hub cache"):
         loaded("someone/small", tmp_path)
-    assert "\n" not in str(caught.value)
-    assert caught.value.stage in ("weights", "fetch")
 
 
 def test_a_cache_that_lacks_the_weights_says_what_is_missing(hub: Path, tmp_path: Path) -> None:

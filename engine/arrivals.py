@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 from engine.commands import PromptRequest
+from engine.engine import Engine
 from engine.request import SamplingParams
-from engine.runner import Encoded, EncodedPrompt, ModelRunner, PromptInput
+from engine.runner import Encoded, ModelRunner, PromptInput
 from engine.state import Arriving
 from engine.stream.records import WAITING_SHOWN
 
@@ -42,22 +43,28 @@ class Arrivals:
         self._groups: dict[int, list[Arrival]] = {}
         self._asked: set[int] = set()
         self._next_ticket = 0
-        #: Arrival numbers given out by `submit`.
+        #: Arrival numbers given out before there was an engine.
         self.num_taken = 0
 
     def __len__(self) -> int:
         return sum(not a.cancelled for group in self._groups.values() for a in group)
 
+    def take_index(self) -> int:
+        """The next arrival number, while there is no engine to give them out."""
+        self.num_taken += 1
+        return self.num_taken - 1
+
     def submit(
-        self, requests: Sequence[PromptRequest], arrival_s: float, indices: Sequence[int]
+        self, requests: Sequence[PromptRequest], arrival_s: float, take_index: Callable[[], int]
     ) -> list[str]:
         """Take in requests that enter together; a sentence for each one that cannot be.
 
         Args:
-            indices: their arrival numbers; a refused request leaves a gap.
+            take_index: gives out arrival numbers; a refused request leaves a gap.
         """
         group, errors = [], []
-        for request, index in zip(requests, indices, strict=True):
+        for request in requests:
+            index = take_index()
             try:
                 group.append(Arrival(request, request.sampling(self._new_seed), index, arrival_s))
             except ValueError as exc:
@@ -65,7 +72,6 @@ class Arrivals:
         if group:
             self._groups[self._next_ticket] = group
             self._next_ticket += 1
-        self.num_taken += len(requests)
         return errors
 
     def ask(self) -> None:
@@ -80,11 +86,32 @@ class Arrivals:
         self._asked.clear()
         self.ask()
 
-    def answered(self, event: Encoded) -> list[tuple[Arrival, EncodedPrompt]]:
-        """The group of an answer, cancelled ones left out; it has arrived now."""
+    def enter(self, engine: Engine, event: Encoded) -> list[str]:
+        """Enqueue the group of an answer, without those cancelled meanwhile; a sentence for each that cannot
+        be."""
         self._asked.discard(event.ticket)
         group = self._groups.pop(event.ticket, [])
-        return [(a, p) for a, p in zip(group, event.prompts, strict=True) if not a.cancelled]
+        errors = []
+        for arrival, prompt in zip(group, event.prompts, strict=True):
+            if arrival.cancelled:
+                continue
+            if prompt.error:
+                errors.append(prompt.error)
+                continue
+            try:
+                engine.add_request(
+                    prompt.token_ids,
+                    arrival.params,
+                    prompt_text=arrival.request.prompt,
+                    label=arrival.request.label,
+                    num_template_tokens=prompt.num_template_tokens,
+                    priority=arrival.request.priority,
+                    arrival_s=arrival.arrival_s,
+                    index=arrival.index,
+                )
+            except ValueError as exc:
+                errors.append(str(exc))
+        return errors
 
     def cancel(self, request_id: str) -> bool:
         """Take out one that has no ids yet; False if it is not here."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from engine.engine import Engine
-from engine.load import Drawn, LoadNow, LoadSpec, arrivals
+from engine.load import LOAD_TICKET, Drawn, LoadError, LoadNow, LoadSpec, arrivals, passage
 from engine.request import SamplingParams
+from engine.runner import ModelRunner, PromptInput
 
 TokenBytesOf = Callable[[int], bytes]
 
@@ -28,6 +29,24 @@ class LoadFeed:
         self._looked_s = now_s
         self._ids: list[int] = []
         self._starts: list[int] = []
+
+    @classmethod
+    def begin(cls, spec: LoadSpec, engine: Engine | None, runner: ModelRunner, now_s: float) -> LoadFeed:
+        """A load for an engine; its text is asked for under `LOAD_TICKET`.
+
+        Args:
+            engine: None: its model is not there.
+
+        Raises:
+            LoadError: there is no model, or its requests would not fit.
+        """
+        if engine is None:
+            raise LoadError("load needs the model: start it when that is there")
+        longest = engine.config.max_model_len
+        if spec.prompt_tokens[1] >= longest:
+            raise LoadError(f"prompts must be shorter than {longest} tokens")
+        runner.encode(LOAD_TICKET, [PromptInput(passage())])
+        return cls(spec, now_s)
 
     @property
     def now(self) -> LoadNow:

@@ -11,8 +11,6 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Iterable
 
-import msgspec
-
 from engine.arrivals import Arrivals
 from engine.channels import CommandQueue, History, Mailbox
 from engine.clock import EngineClock
@@ -31,11 +29,13 @@ from engine.commands import (
     Step,
     Submit,
 )
-from engine.config import ConfigError, EngineConfig
+from engine.config import EngineConfig
 from engine.engine import Engine, StepLost
 from engine.guest import GUEST_TICKETS, Guest, Lend, Lent
-from engine.load import LOAD_TICKET, MOST_WAITING, LoadSpec, StartLoad, StopLoad, passage
+from engine.load import LOAD_TICKET, MOST_WAITING, LoadSpec, StartLoad, StopLoad
 from engine.load_feed import LoadFeed
+from engine.model_life import ModelLife
+from engine.publishing import Publisher, Standing, status_of
 from engine.runner import (
     Died,
     Encoded,
@@ -43,22 +43,18 @@ from engine.runner import (
     Loading,
     ModelInfo,
     ModelRunner,
-    PromptInput,
     Ready,
     RunnerDied,
     RunnerError,
 )
-from engine.scheduling.modes import mode_named
-from engine.state import EngineState, Failure, Rejection, Status
-from engine.stream.recording import blocked_now, slots_now, waiting_now
+from engine.settings import Settings
+from engine.state import Failure, Rejection
 from engine.stream.records import Record
 
 #: How often a waiting loop looks for news from the runner, seconds.
 POLL_S = 0.02
 #: While steps follow each other faster than this, not every one is published, seconds.
 PUBLISH_EVERY_S = 0.015
-#: A second death of the model process within this time stops the restarts, seconds.
-DEATHS_APART_S = 60.0
 
 TokenBytesFor = Callable[[ModelInfo], Callable[[int], bytes] | None]
 
@@ -99,9 +95,7 @@ class EngineLoop:
         self.history = history
         self.clock = clock or EngineClock()
         self.engine: Engine | None = None
-        self._config = config
-        self._pending_config: EngineConfig | None = None
-        self._pending_mode: str | None = None
+        self.settings = Settings(config)
         self._paused = paused
         self._steps_left = 0
         self._speed = speed
@@ -113,18 +107,12 @@ class EngineLoop:
         self._arrivals = Arrivals(runner, new_seed)
         self._guest: Guest | None = None
         self._load: LoadFeed | None = None
-        self._ready = False
+        self._model = ModelLife(runner, self.clock.source)
         self._closed = False
-        self._loading: Loading | None = Loading("starting the model process")
-        self._failure: Failure | None = None
         self._rejection: Rejection | None = None
         self._until: RunUntil | None = None
-        self._death_reason = ""
-        self._last_death: tuple[float, int | None] | None = None
         self._next_step_at = 0.0
-        self._published_at = float("-inf")
-        self._published: object = None
-        self._version = 0
+        self._publisher = Publisher(mailbox, self.clock.source)
 
     # -- the thread ---------------------------------------------------------------------------
 
@@ -139,11 +127,11 @@ class EngineLoop:
             while not (self._closed or should_stop()):
                 self._turn()
         except Exception as exc:
-            self._failure = Failure("engine", f"{type(exc).__name__}: {exc}")
+            self._model.failure = Failure("engine", f"{type(exc).__name__}: {exc}")
             raise
         finally:
             self.runner.close()
-            self._closed = self._failure is None
+            self._closed = self._model.failure is None
             self._publish()
 
     def _turn(self) -> None:
@@ -158,7 +146,7 @@ class EngineLoop:
         if wait_s <= 0 and self._guest is None:
             self._step()
         elif wait_s > 0:
-            self._publish_if_changed()
+            self._publish(if_news=True)
             self.commands.wait(min(wait_s, POLL_S))
 
     def _guest_turn(self, guest: Guest) -> float:
@@ -174,7 +162,7 @@ class EngineLoop:
 
     def _lend(self, guest: Guest) -> None:
         self._guest = guest
-        if self.engine is None or not self._ready:
+        if self.engine is None or not self._model.is_ready:
             guest.lost("the model is not loaded")
             return
         info, epoch = self.engine.info, self.engine.epoch
@@ -186,22 +174,16 @@ class EngineLoop:
     # -- generated load -----------------------------------------------------------------------
 
     def _start_load(self, spec: LoadSpec) -> None:
-        if self.engine is None or not self._ready:
-            self._reject("load needs the model: start it when that is there")
-        elif spec.prompt_tokens[1] >= self._limits.max_model_len:
-            self._reject(f"prompts must be shorter than {self._limits.max_model_len} tokens")
-        else:
-            self._load = LoadFeed(spec, self.clock.source())
-            self.runner.encode(LOAD_TICKET, [PromptInput(passage())])
+        engine = self.engine if self._model.is_ready else None
+        self._load = LoadFeed.begin(spec, engine, self.runner, self.clock.source())
 
     def _take_load(self, load: LoadFeed) -> None:
         """Enqueue what arrived meanwhile."""
         if self.engine is None:
             return
-        engine, now_s = self.engine, self.clock.source()
-        is_running = self._ready and not self._paused and self._guest is None and self._failure is None
-        load.enter(engine, now_s, self._read_tokens, is_running=is_running)
-        if len(engine.scheduler.waiting) >= MOST_WAITING:
+        is_running = self._model.can_run and not self._paused and self._guest is None
+        load.enter(self.engine, self.clock.source(), self._read_tokens, is_running=is_running)
+        if len(self.engine.scheduler.waiting) >= MOST_WAITING:
             self._load = None
             self._reject(f"the load has stopped: {MOST_WAITING:,} requests wait")
 
@@ -214,7 +196,7 @@ class EngineLoop:
     def _time_to_step(self) -> float:
         """Seconds until the next step may start; infinity while there is nothing to run."""
         engine = self.engine
-        if engine is None or not self._ready or self._failure is not None:
+        if engine is None or not self._model.can_run:
             return float("inf")
         if not engine.has_work:
             if not self._arrivals:
@@ -227,9 +209,8 @@ class EngineLoop:
     def _step(self) -> None:
         engine = self.engine
         assert engine is not None
-        now = self.clock.source()
-        self._next_step_at = now + (1 / self._speed if self._speed else 0.0)
-        self._apply_pending()
+        self._next_step_at = self.clock.source() + (1 / self._speed if self._speed else 0.0)
+        self.settings.apply(engine)
         try:
             record = engine.step(self._cancelled_meanwhile)
         except StepLost as lost:
@@ -240,7 +221,7 @@ class EngineLoop:
             self._steps_left -= 1
         if record is not None:
             self._append(record)
-        if self._paused or not engine.has_work or self.clock.source() - self._published_at >= PUBLISH_EVERY_S:
+        if self._paused or not engine.has_work or self._publisher.age_s >= PUBLISH_EVERY_S:
             self._publish()
 
     def _cancelled_meanwhile(self) -> Iterable[str]:
@@ -263,9 +244,9 @@ class EngineLoop:
                 if not self._arrivals.cancel(request_id) and self.engine is not None:
                     self.engine.abort_request(request_id)
             case SetMode(mode):
-                self._ask_mode(mode)
+                self._ask(lambda: self.settings.ask_mode(mode))
             case Configure():
-                self._ask_config(command)
+                self._ask(lambda: self.settings.ask(command))
             case SetSpeed(steps_per_s):
                 if steps_per_s is not None and not steps_per_s > 0:
                     self._reject(f"speed must be more than 0 steps a second, not {steps_per_s}")
@@ -281,9 +262,9 @@ class EngineLoop:
             case RunUntil():
                 self._paused, self._steps_left, self._until = False, 0, command
             case Restart():
-                self._restart()
+                self._model.restart()
             case StartLoad(spec):
-                self._start_load(spec)
+                self._ask(lambda: self._start_load(spec))
             case StopLoad():
                 self._load = None
             case Lend(guest):
@@ -291,59 +272,21 @@ class EngineLoop:
             case Close():
                 self._closed = True
         if not self._paused or not (self.engine and self.engine.has_work):
-            self._apply_pending()
+            self.settings.apply(self.engine)
 
     def _submit(self, requests: tuple[PromptRequest, ...]) -> None:
-        indices = self._take_indices(len(requests))
-        for error in self._arrivals.submit(requests, self.clock.now(), indices):
+        take_index = self.engine.take_index if self.engine else self._arrivals.take_index
+        for error in self._arrivals.submit(requests, self.clock.now(), take_index):
             self._reject(error)
-        if self._ready:
+        if self._model.is_ready:
             self._arrivals.ask()
 
-    def _take_indices(self, count: int) -> list[int]:
-        if self.engine is not None:
-            return [self.engine.take_index() for _ in range(count)]
-        first = self._arrivals.num_taken
-        return list(range(first, first + count))
-
-    def _ask_mode(self, name: str) -> None:
+    def _ask(self, ask: Callable[[], None]) -> None:
+        """Ask for something; what cannot be is refused in words."""
         try:
-            mode_named(name)
+            ask()
         except ValueError as exc:
             self._reject(str(exc))
-            return
-        current = self.engine.mode if self.engine else self._config.mode
-        self._pending_mode = None if name == current else name
-
-    def _ask_config(self, command: Configure) -> None:
-        wanted = {name: value for name, value in msgspec.structs.asdict(command).items() if value is not None}
-        del wanted["preempt_surplus"]
-        try:
-            self._pending_config = msgspec.structs.replace(self._pending_config or self._limits, **wanted)
-        except ConfigError as exc:
-            self._reject(str(exc))
-
-    def _apply_pending(self) -> None:
-        """Let settings take effect; called between steps only."""
-        engine = self.engine
-        if self._pending_mode is not None:
-            self._config = msgspec.structs.replace(self._config, mode=self._pending_mode)
-            if engine is not None:
-                engine.set_mode(self._pending_mode)
-            self._pending_mode = None
-        if self._pending_config is None:
-            return
-        if engine is not None:
-            # A budget below the rows there are would leave some unfed: it waits until they have ended.
-            if self._pending_config.max_num_batched_tokens < engine.scheduler.num_rows:
-                return
-            engine.configure(self._pending_config)
-        self._config = msgspec.structs.replace(self._pending_config, mode=self._config.mode)
-        self._pending_config = None
-
-    @property
-    def _limits(self) -> EngineConfig:
-        return self.engine.config if self.engine else self._config
 
     def _reject(self, message: str) -> None:
         number = self._rejection.number + 1 if self._rejection else 1
@@ -355,17 +298,19 @@ class EngineLoop:
         for event in self.runner.poll():
             match event:
                 case Loading():
-                    self._loading = event
+                    self._model.loading = event
                 case Ready(info, epoch):
                     self._model_is_ready(info, epoch)
-                case LoadFailed(message, stage, hint):
-                    self._failure, self._ready = Failure(stage, message, hint), False
+                case LoadFailed():
+                    self._model.cannot_load(event)
                 case Encoded(ticket=ticket) if ticket >= GUEST_TICKETS:
                     self._answer_guest(event)
                 case Encoded(ticket=ticket) if ticket == LOAD_TICKET:
                     self._take_load_text(event)
                 case Encoded():
-                    self._enqueue(event)
+                    assert self.engine is not None
+                    for error in self._arrivals.enter(self.engine, event):
+                        self._reject(error)
                 case Died(message):
                     self._after_death(message, None)
 
@@ -381,11 +326,9 @@ class EngineLoop:
         try:
             if self.engine is None:
                 self._read_tokens = self._token_bytes(info)
-                self._config = msgspec.structs.replace(
-                    self._config, max_model_len=min(self._config.max_model_len, info.max_model_len)
-                )
+                self.settings.fit(info)
                 self.engine = Engine(
-                    self._config,
+                    self.settings.config,
                     self.runner,
                     info,
                     clock=self.clock,
@@ -395,63 +338,26 @@ class EngineLoop:
                     first_index=self._arrivals.num_taken,
                 )
             else:
-                self.engine.reset(epoch, self._death_reason)
+                self.engine.reset(epoch, self._model.death_reason)
         except RunnerDied as exc:
             self._after_death(str(exc), None)
             return
         except RunnerError as exc:
-            self._failure = Failure("KV cache", str(exc), "use fewer blocks: --num-blocks")
+            self._model.failure = Failure("KV cache", str(exc), "use fewer blocks: --num-blocks")
             return
-        self._ready, self._loading, self._failure = True, None, None
+        self._model.ready()
         self._arrivals.ask_again()
         self._publish()
 
-    def _enqueue(self, event: Encoded) -> None:
-        assert self.engine is not None
-        for arrival, prompt in self._arrivals.answered(event):
-            if prompt.error:
-                self._reject(prompt.error)
-                continue
-            try:
-                self.engine.add_request(
-                    prompt.token_ids,
-                    arrival.params,
-                    prompt_text=arrival.request.prompt,
-                    label=arrival.request.label,
-                    num_template_tokens=prompt.num_template_tokens,
-                    priority=arrival.request.priority,
-                    arrival_s=arrival.arrival_s,
-                    index=arrival.index,
-                )
-            except ValueError as exc:
-                self._reject(str(exc))
-
     def _after_death(self, reason: str, step: int | None) -> None:
-        """Start the model again, unless it dies too often to be worth it: twice within a minute, or
-        twice in the same step (None: it died between steps)."""
-        self._ready = False
-        self._death_reason = reason
+        """The model process died, in a step or (None) between two."""
         if self._guest is not None:
             self._guest.lost(reason)
         if self._load is not None and not self._load.has_text:
             self._load = None  # its question died with the process
-        if self._closed:
-            return
-        now, last = self.clock.source(), self._last_death
-        self._last_death = (now, step)
-        if last is not None and (now - last[0] < DEATHS_APART_S or (step is not None and step == last[1])):
-            self._failure = Failure("model process", reason)
-        else:
-            self._loading = Loading("restarting the model process")
-            self.runner.start()
-        self._publish()
-
-    def _restart(self) -> None:
-        if self._failure is None:
-            return
-        self._failure, self._last_death = None, None
-        self._loading = Loading("starting the model process")
-        self.runner.start()
+        self._model.died(reason, step, start_again=not self._closed)
+        if not self._closed:
+            self._publish()
 
     # -- out ----------------------------------------------------------------------------------
 
@@ -470,76 +376,24 @@ class EngineLoop:
         if self._until is not None and self._until.is_reached(record, is_drained):
             self._paused, self._until = True, None
 
-    @property
-    def _status(self) -> Status:
-        if self._failure is not None:
-            return "failed"
-        if self._closed:
-            return "closed"
-        if not self._ready:
-            return "loading"
-        if self._paused and not self._steps_left:
-            return "paused"
-        return "running" if (self.engine and self.engine.has_work) or self._arrivals else "idle"
-
-    def _publish_if_changed(self) -> None:
-        """Before waiting: the last state must be out, but not again and again."""
-        if self._fingerprint() != self._published:
-            self._publish()
-
-    def _fingerprint(self) -> object:
-        return (
-            self._status,
-            self._paused,
-            self._until,
-            self._loading,
-            self._failure,
-            self._pending_mode,
-            self._pending_config,
-            self._limits,
-            self._speed,
-            self._rejection,
-            self._load.now if self._load else None,
-            len(self._arrivals),
-            self.engine.step_number if self.engine else 0,
-            self.engine.mode if self.engine else self._config.mode,
-            self.history.total,
+    def _publish(self, *, if_news: bool = False) -> None:
+        """Publish how things stand; before waiting the last state must be out, but not again and again."""
+        settings = self.settings
+        has_work = (self.engine is not None and self.engine.has_work) or bool(self._arrivals)
+        is_standing = self._paused and not self._steps_left
+        standing = Standing(
+            status=status_of(self._model, is_closed=self._closed, is_standing=is_standing, has_work=has_work),
+            paused=self._paused,
+            until=self._until.words if self._until else "",
+            loading=self._model.loading,
+            failure=self._model.failure,
+            mode=settings.mode,
+            pending_mode=settings.pending_mode,
+            config=settings.config,
+            pending_config=settings.pending_config,
+            speed=self._speed,
+            num_records=self.history.total,
+            rejection=self._rejection,
+            load=self._load.now if self._load else None,
         )
-
-    def _publish(self) -> None:
-        self._version += 1
-        self._published_at = self.clock.source()
-        self._published = self._fingerprint()
-        status, engine = self._status, self.engine
-        scheduler = engine.scheduler if engine else None
-        draining = len(scheduler.running) if scheduler and scheduler.is_draining else 0
-        blocked = blocked_now(scheduler, self._paused) if scheduler else ""
-        self.mailbox.publish(
-            EngineState(
-                version=self._version,
-                status=status,
-                paused=self._paused,
-                until=self._until.words if self._until else "",
-                loading=self._loading if status == "loading" else None,
-                failure=self._failure,
-                model=engine.info if engine else None,
-                mode=engine.mode if engine else self._config.mode,
-                pending_mode=self._pending_mode,
-                draining=draining,
-                config=self._limits,
-                pending_config=self._pending_config,
-                speed=self._speed,
-                step=engine.step_number if engine else 0,
-                time_s=self.clock.now(),
-                slots=slots_now(scheduler) if scheduler else (),
-                waiting_count=len(scheduler.waiting) if scheduler else 0,
-                waiting=waiting_now(scheduler, "loading" if status == "loading" else blocked)
-                if scheduler
-                else (),
-                arriving_count=len(self._arrivals),
-                arriving=self._arrivals.shown("encoding" if self._ready else "loading"),
-                num_records=self.history.total,
-                rejection=self._rejection,
-                load=self._load.now if self._load else None,
-            )
-        )
+        self._publisher.publish(standing, self.engine, self._arrivals, self.clock.now(), if_news=if_news)

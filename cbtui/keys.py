@@ -61,6 +61,22 @@ class Key:
 LIVE_KEY = Key(id="view.live", keys="full_stop", action="live", label="live", group=VIEW, shown=".", rank=0,
                tooltip="Back to now")  # fmt: skip
 
+#: Those that move the view in time; they work in front of the main screen too.
+TRAVEL_KEYS: tuple[Key, ...] = (
+    Key(id="view.back", keys="left_square_bracket", action="walk(-1)", label="back/forth", group=VIEW,
+        shown="[", rank=5, tooltip="One recorded step back"),
+    Key(id="view.forth", keys="right_square_bracket", action="walk(1)", label="back/forth", group=VIEW,
+        shown="]", rank=5, joins=True, tooltip="One recorded step forth; after the last one: now"),
+    Key(id="view.event_back", keys="left_curly_bracket", action="event(-1)", group=VIEW, shown="{",
+        tooltip="The step before at which somebody entered, ended or gave way, or the mode changed"),
+    Key(id="view.event_forth", keys="right_curly_bracket", action="event(1)", group=VIEW, shown="}",
+        tooltip="The next such step"),
+    Key(id="view.first", keys="0", action="first", group=VIEW, shown="0", tooltip="The first recorded step"),
+    Key(id="view.goto", keys="colon", action="goto", group=VIEW, shown=":",
+        tooltip="Go to a step by its number; a click on the timeline does it too"),
+    LIVE_KEY,
+)  # fmt: skip
+
 SCREEN_KEYS: tuple[Key, ...] = (
     Key(id="prompt.focus", keys="slash", action="prompt", label="prompt", group=REQUESTS, shown="/", rank=0,
         tooltip="Type a prompt"),
@@ -91,7 +107,7 @@ SCREEN_KEYS: tuple[Key, ...] = (
     Key(id="request.below", keys="down", action="select(1)", label="select", group=REQUESTS, shown="↓",
         rank=6, joins=True, tooltip="Select the request below"),
     Key(id="request.text", keys="enter", action="open", label="text", group=REQUESTS, shown="enter", rank=7,
-        tooltip="Whole text of the selected request"),
+        tooltip="Everything about the selected request: text, states, latencies, blocks, tokens"),
     Key(id="request.cancel", keys="x", action="cancel", label="cancel", group=REQUESTS, shown="x", rank=6,
         tooltip="Cancel the selected request"),
     Key(id="request.demo", keys="d", action="demo", label="demo", group=REQUESTS, shown="d", rank=2,
@@ -106,18 +122,9 @@ SCREEN_KEYS: tuple[Key, ...] = (
         tooltip="The same requests in two modes, side by side"),
     Key(id="request.load", keys="g", action="load", label="load", group=REQUESTS, shown="g", rank=6,
         tooltip="Start generated load, or stop it"),
-    Key(id="view.back", keys="left_square_bracket", action="walk(-1)", label="back/forth", group=VIEW,
-        shown="[", rank=5, tooltip="One recorded step back"),
-    Key(id="view.forth", keys="right_square_bracket", action="walk(1)", label="back/forth", group=VIEW,
-        shown="]", rank=5, joins=True, tooltip="One recorded step forth; after the last one: now"),
-    Key(id="view.event_back", keys="left_curly_bracket", action="event(-1)", group=VIEW, shown="{",
-        tooltip="The step before at which somebody entered, ended or gave way, or the mode changed"),
-    Key(id="view.event_forth", keys="right_curly_bracket", action="event(1)", group=VIEW, shown="}",
-        tooltip="The next such step"),
-    Key(id="view.first", keys="0", action="first", group=VIEW, shown="0", tooltip="The first recorded step"),
-    Key(id="view.goto", keys="colon", action="goto", group=VIEW, shown=":",
-        tooltip="Go to a step by its number; a click on the timeline does it too"),
-    LIVE_KEY,
+    *TRAVEL_KEYS,
+    Key(id="view.blocks", keys="k", action="blocks", label="KV", group=VIEW, shown="k", rank=8,
+        tooltip="KV blocks: who owns which"),
     Key(id="view.zoom_time", keys="t", action="zoom_time", label="timeline", group=VIEW, shown="t", rank=8,
         tooltip="Timeline: all of it, one step a column, or between"),
     Key(id="view.tab_1", keys="1", action="tab(1)", group=VIEW, shown="1–5",

@@ -263,7 +263,7 @@ class ActingScreen(Screen[None]):
 
     def _open(self, request_id: str) -> None:
         if request_id in self.follower.badges:
-            self.app.push_screen(TextView(self.follower.frame(self.selected), request_id))
+            self.app.push_screen(TextView(self.frame(), request_id))
         else:
             self.say(f"{self._letter(request_id)} has no tokens yet")
 

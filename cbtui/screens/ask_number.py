@@ -49,7 +49,7 @@ class AskNumberScreen(ModalScreen[int | None]):
             box.border_title = Content(f" {self._title} ")
             with Horizontal():
                 yield Static("›", classes="mark")
-                yield Input(self._value, type="integer", select_on_focus=True)
+                yield Input(self._value, type="integer", select_on_focus=True, compact=True)
             yield Static(Content(self._question), classes="why")
 
     @on(Input.Changed)

@@ -21,6 +21,7 @@ from cbtui.screens.arrangement import TABS, Needs, arrange, kind_of
 from cbtui.screens.deck import Deck
 from cbtui.screens.excursions import ExcursionScreen
 from cbtui.screens.live_settings import LiveSettings
+from cbtui.screens.overlay import Overlay
 from cbtui.screens.panels import PANELS, Panel, tab_titles
 from cbtui.screens.travel import TravelScreen
 from cbtui.widgets.centre import Centre, centre_text, lines_of
@@ -30,7 +31,6 @@ from cbtui.widgets.messages import SlotsScrolled
 from cbtui.widgets.prompt_bar import PromptBar, PromptLeft
 from cbtui.widgets.slots import slot_rows
 from cbtui.widgets.tab_heads import TabChosen, TabHeads, heads_cells
-from cbtui.widgets.text_view import TextView
 from cbtui.widgets.timeline import Timeline
 
 
@@ -63,6 +63,8 @@ class MainScreen(TravelScreen, ExcursionScreen):
         self.draw()
         if self.options.demo:
             self.submit_demo()
+        if self.options.lesson:
+            self.call_after_refresh(self.lesson, self.options.lesson)
 
     # -- looking and drawing ------------------------------------------------------------------
 
@@ -85,7 +87,7 @@ class MainScreen(TravelScreen, ExcursionScreen):
                 self._show(panel, frame)
             self._show_twin(frame)
             self.query_one(KeyBar).show(frame)
-            if isinstance(front := self.app.screen, TextView | LiveSettings):
+            if isinstance(front := self.app.screen, Overlay | LiveSettings):
                 front.show(frame)
             model = frame.state.model
             self.query_one(PromptBar).show_chat(self.wants_chat, model is None or model.has_chat_template)

@@ -15,6 +15,7 @@ from cbtui import travel
 from cbtui.pieces import plain
 from cbtui.screens.acting import ActingScreen
 from cbtui.screens.ask_number import AskNumberScreen
+from cbtui.screens.blocks import BlocksScreen
 from cbtui.screens.confirm import Answer, AskScreen
 from cbtui.widgets.messages import StepChosen
 from cbtui.widgets.prompt_bar import PromptsEntered
@@ -118,6 +119,10 @@ class TravelScreen(ActingScreen):
     def action_zoom_time(self) -> None:
         """The timeline's next scale."""
         self.say(self.query_one("#timeline", Timeline).zoom())
+
+    def action_blocks(self) -> None:
+        """Show the pool of KV blocks."""
+        self.app.push_screen(BlocksScreen(self.frame()))
 
     # -- the engine ---------------------------------------------------------------------------
 

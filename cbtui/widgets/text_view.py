@@ -1,4 +1,4 @@
-"""A request's whole text over the screen: its prompt, what it has written so far, and how it went.
+"""One request over the screen: its prompt, what it has written so far, and beside it all that is known of it.
 
 Goes on streaming while it is open: the screen hands it frames like any panel.
 """
@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content, Span
-from textual.screen import ModalScreen
 from textual.style import Style as ContentStyle
 from textual.widgets import Static
 
 from cbtui.colours import badge_content_style
 from cbtui.frame import Frame
 from cbtui.request_text import output_text, prompt_parts
+from cbtui.screens.overlay import Overlay
 from cbtui.tokens import prose
 from cbtui.widgets.finished import course, ending
+from cbtui.widgets.request_facts import RequestFacts
 from cbtui.words import seconds
 
-_HINT = "Esc closes · ↑↓ scroll · y copies the output"
+_HINT = " Esc closes · ↑↓ scroll · Tab text/facts · [ ] steps · y copies the output "
 
 
 def harmless(text: str) -> str:
@@ -67,64 +68,82 @@ def whole_text(frame: Frame, request_id: str, dim: ContentStyle, strong: Content
     return Content(text, spans=spans)
 
 
-class TextView(ModalScreen[None]):
-    """The whole text of one request. Dismisses itself on Esc, q or enter."""
+#: From this width on the facts stand beside the text, not below it.
+WIDE = 100
+
+
+class TextView(Overlay):
+    """Text and facts of one request. Dismisses itself on Esc, q or enter."""
 
     DEFAULT_CSS = """
     TextView {
         align: center middle;
         & > Vertical {
-            width: 90%;
-            max-width: 110;
-            height: 80%;
+            width: 94%;
+            max-width: 180;
+            height: 88%;
             background: $surface;
             border: round $accent;
             padding: 0 1;
         }
-        & .text-facts { color: $foreground 60%; margin-bottom: 1; }
-        & VerticalScroll { height: 1fr; scrollbar-size-vertical: 1; }
+        & .text-facts { color: $foreground 60%; height: auto; max-height: 2; margin-bottom: 1; }
+        & .text-parts { layout: horizontal; height: 1fr; }
+        & VerticalScroll { width: 1fr; height: 1fr; scrollbar-size-vertical: 1; }
+        & RequestFacts { width: 58; height: 1fr; padding: 0 0 0 1; border-left: solid $border-blurred; }
+        &.-narrow .text-parts { layout: vertical; }
+        &.-narrow RequestFacts {
+            width: 1fr; height: 3fr; padding: 0; border-left: none; border-top: solid $border-blurred;
+        }
+        &.-narrow VerticalScroll { height: 2fr; }
+        & VerticalScroll:focus, & RequestFacts:focus { background-tint: $foreground 4%; }
     }
     """
     BINDINGS = [
-        Binding("escape,q,enter", "dismiss", "Close", id="text.close", tooltip="Back to the screen"),
+        Binding("enter", "dismiss", "Close", id="text.close", tooltip="Back to the screen"),
         Binding("y", "copy", "Copy", id="text.copy", tooltip="Copy the output to the clipboard"),
     ]
 
     def __init__(self, frame: Frame, request_id: str) -> None:
-        super().__init__()
+        super().__init__(frame)
         self.request_id = request_id
-        self._frame = frame
         self._drawn: tuple[int, str] | None = None
 
     def compose(self) -> ComposeResult:
-        """Facts above, the text below."""
+        """One line on how it went above; the text, and all else beside it."""
         with Vertical():
             yield Static(classes="text-facts", markup=False)
-            with VerticalScroll(can_focus=True):
-                yield Static(classes="text-whole", markup=False)
+            with Container(classes="text-parts"):
+                with VerticalScroll(can_focus=True):
+                    yield Static(classes="text-whole", markup=False)
+                yield RequestFacts(self.request_id)
 
     def on_mount(self) -> None:
         """Draw the frame it was opened with."""
         box = self.query_one(Vertical)
-        badge = self._frame.badges[self.request_id]
-        box.border_title = Content.assemble(
-            (f" {badge.letter} ", badge_content_style(badge)), " prompt and output"
-        )
         box.border_subtitle = _HINT
+        self.set_class(self.app.size.width < WIDE, "-narrow")
         self.query_one(VerticalScroll).focus()
         self.show(self._frame)
 
+    def on_resize(self) -> None:
+        self.set_class(self.app.size.width < WIDE, "-narrow")
+
     def show(self, frame: Frame) -> None:
-        """Draw a frame; nothing happens when the text is the same."""
+        """Draw a frame; nothing happens when all is the same."""
         self._frame = frame
         if self.is_attached and self.query(VerticalScroll):
             self._draw(frame)
 
     def _draw(self, frame: Frame) -> None:
         story = frame.ledger[self.request_id]
-        step = frame.record.step if frame.record else 0
+        badge = frame.badges[self.request_id]
+        where = "" if frame.is_live else f" · step {frame.step:,} of {frame.state.step:,}"
+        self.query_one(Vertical).border_title = Content.assemble(
+            (f" {badge.letter} ", badge_content_style(badge)), f" request{where}"
+        )
         words = facts(frame, self.request_id)
-        state = (len(story.outputs_at(step)), words)
+        state = (len(story.outputs_at(frame.step)), words)
+        self.query_one(RequestFacts).show(frame)
         if state == self._drawn:
             return
         self._drawn = state
@@ -140,7 +159,6 @@ class TextView(ModalScreen[None]):
 
     def action_copy(self) -> None:
         """Copy the output."""
-        step = self._frame.record.step if self._frame.record else 0
         story = self._frame.ledger[self.request_id]
-        self.app.copy_to_clipboard(output_text(self._frame.ledger, story, step))
+        self.app.copy_to_clipboard(output_text(self._frame.ledger, story, self._frame.step))
         self.notify("output copied")

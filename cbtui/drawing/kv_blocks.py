@@ -1,0 +1,184 @@
+"""Draws the KV cache as its pool of blocks: who owns which in a step, how full each is, what is shared.
+
+Pure. A block is two cells: its owner's letter, and how much of it is filled. Block ids come from the step's
+segments; a running request that was not fed in the step keeps the table of its last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cbtui.drawing.window import merged
+from cbtui.frame import Frame
+from cbtui.naming import Badges
+from cbtui.pieces import Line, Piece, clip_line
+from cbtui.words import badge_cell, badge_cells, count, percent
+from engine.stream.records import Segment, StepRecord
+
+FREE, DEAD = "·", "░"
+_EIGHTHS = "▏▏▎▍▌▋▊▉"
+#: How far back the table of a request is looked for that was not fed.
+_LOOK_BACK = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A request's share of the pool: its block table, the token places filled, whether it is held dead."""
+
+    request_id: str
+    block_ids: tuple[int, ...]
+    filled: int
+    is_dead: bool = False
+
+
+def owners_of(frame: Frame) -> list[Owner]:
+    """Who owned blocks in the shown step, in slot order."""
+    record = frame.record
+    if record is None:
+        return []
+    segments = {one.request_id: one for one in record.segments}
+    missing = {slot.request_id for slot in record.slots} - segments.keys()
+    if missing:
+        segments |= _last_segments(frame, record, missing)
+    owners = []
+    for slot in record.slots:
+        segment = segments.get(slot.request_id)
+        if segment is not None and segment.block_ids:
+            is_dead = segment.kind == "dead"
+            # A dead row's token is fed to keep the shape; what it holds is what was there before.
+            filled = segment.position + (0 if is_dead else segment.q_len)
+            owners.append(Owner(slot.request_id, segment.block_ids, filled, is_dead))
+    return owners
+
+
+def _last_segments(frame: Frame, record: StepRecord, missing: set[str]) -> dict[str, Segment]:
+    found: dict[str, Segment] = {}
+    for earlier in list(frame.records)[-_LOOK_BACK:][::-1]:
+        if isinstance(earlier, StepRecord) and earlier.step < record.step:
+            found |= {
+                one.request_id: one for one in earlier.segments if one.request_id in missing - found.keys()
+            }
+    return found
+
+
+class PoolDrawing:
+    """The pool of a step, for a width: lines about it and its owners, then the grid."""
+
+    def __init__(self, frame: Frame, cells: int) -> None:
+        record = frame.record
+        assert record is not None
+        self.badges: Badges = frame.badges
+        self.size = frame.state.config.block_size
+        self.num_blocks = record.num_blocks
+        self.owners = owners_of(frame)
+        self._holders: dict[int, list[tuple[Owner, int]]] = {}
+        for owner in self.owners:
+            for place, block in enumerate(owner.block_ids):
+                self._holders.setdefault(block, []).append((owner, place))
+        self._gutter = len(f"{self.num_blocks - 1:,}") + 1
+        self.row = _blocks_a_row((cells - self._gutter) // 2, self.num_blocks)
+        self.head = [clip_line(line, cells) for line in (*self._summary(record), *self._shares(), ())]
+
+    @property
+    def num_shared(self) -> int:
+        """Blocks that more than one request holds."""
+        return sum(len(holders) > 1 for holders in self._holders.values())
+
+    @property
+    def count(self) -> int:
+        return len(self.head) + -(-self.num_blocks // self.row)
+
+    def line(self, y: int) -> Line:
+        """A line by its number."""
+        if y < len(self.head):
+            return self.head[y]
+        first = (y - len(self.head)) * self.row
+        if first >= self.num_blocks:
+            return ()
+        label = f"{first:,}".rjust(self._gutter - 1) + " "
+        blocks = range(first, min(first + self.row, self.num_blocks))
+        return merged([(label, "dim"), *(piece for block in blocks for piece in self._cell(block))])
+
+    def _cell(self, block: int) -> Iterable[Piece]:
+        holders = self._holders.get(block)
+        if holders is None:
+            return ((FREE + " ", "faint"),)
+        owner, place = holders[0]
+        badge = self.badges[owner.request_id]
+        letter: Piece = (badge.cell, f"badge:{badge.colour}")
+        if len(holders) > 1:
+            return letter, (str(min(9, len(holders))), "chip")
+        if owner.is_dead:
+            return letter, (DEAD, f"block:{badge.colour}")
+        filled = min(self.size, owner.filled - place * self.size)
+        if filled >= self.size:
+            return letter, ("█", f"block:{badge.colour}")
+        return letter, (_EIGHTHS[max(0, filled) * 8 // self.size], f"block:{badge.colour}")
+
+    def _summary(self, record: StepRecord) -> list[Line]:
+        used = len(self._holders)
+        line: Line = (
+            (f"{used:,} of {count(record.num_blocks, 'block')}", "strong"),
+            (f" in use ({percent(used / record.num_blocks)})", ""),
+            (f" · {self.size} tokens each · {record.free_blocks:,} free after the step", "dim"),
+        )
+        cached = record.cached_blocks
+        if cached:
+            line = (*line, (f", {cached:,} of them with a prefix to be used again", "dim"))
+        lines: list[Line] = [line]
+        if self.num_shared:
+            lines.append(((f"{count(self.num_shared, 'block')} shared: a prefix stored once", "strong"),))
+        return lines
+
+    def _shares(self) -> list[Line]:
+        """A line an owner: its blocks, how full they are, and what is fixed waste at the end."""
+        if not self.owners:
+            return [(("No request owned a block in this step.", "dim"),)]
+        width = badge_cells(self.badges, [owner.request_id for owner in self.owners])
+        lines: list[Line] = []
+        for owner in self.owners:
+            places = f" {owner.filled:,} of {len(owner.block_ids) * self.size:,} places"
+            lines.append(
+                (
+                    *badge_cell(self.badges[owner.request_id], width),
+                    (f" {count(len(owner.block_ids), 'block'):<11}", ""),
+                    (places.ljust(23), "dim"),
+                    (ranges(owner.block_ids), "dim"),
+                    ("  held until the wave ends" if owner.is_dead else "", "warn"),
+                )
+            )
+        return lines
+
+
+def _blocks_a_row(most: int, num_blocks: int) -> int:
+    """The largest round number of blocks that fits: numbers at the left are easy to count on from."""
+    for row in (128, 100, 64, 50, 40, 32, 20, 16, 10, 8):
+        if row <= most:
+            return min(row, num_blocks)
+    return max(1, min(most, num_blocks))
+
+
+def ranges(blocks: Iterable[int]) -> str:
+    """`0–4, 9, 12–13`: block ids in table order, runs joined."""
+    runs: list[list[int]] = []
+    for block in blocks:
+        if runs and block == runs[-1][1] + 1:
+            runs[-1][1] = block
+        else:
+            runs.append([block, block])
+    return ", ".join(f"{first}" if first == last else f"{first}–{last}" for first, last in runs)
+
+
+#: The signs and their meaning.
+LEGEND: Line = (
+    ("A", "reverse"),
+    ("█ full  ", "dim"),
+    ("A", "reverse"),
+    ("▌ filled so far  ", "dim"),
+    ("A", "reverse"),
+    ("░ held, dead  ", "dim"),
+    ("A", "reverse"),
+    ("2 shared by two  ", "dim"),
+    ("· free", "dim"),
+)

@@ -31,6 +31,7 @@ from cbtui.screens.looking import LookingScreen
 from cbtui.screens.main import MainScreen
 from cbtui.screens.too_small import TooSmallScreen
 from cbtui.theme import CBTUI_DARK
+from engine.channels import History
 from engine.commands import Close
 
 #: Actions that only make sense as keys.
@@ -201,7 +202,7 @@ def run_app(options: LaunchOptions) -> int:
     """Open the screen and return the exit status once it is closed."""
     from cbtui.driver import LoopDriver
 
-    link = Link()
+    link = Link(history=History(options.history))
     driver = LoopDriver(options, link)
     app = CbtuiApp(link, options, driver=driver, pace=Pace(), handles_signals=True)
     try:

@@ -16,8 +16,6 @@ from engine.stream.ledger import Ledger
 from engine.stream.metrics import Metrics, MetricsSnapshot, RunSummary
 from engine.stream.records import Record, StepRecord
 
-#: Records kept unless somebody says otherwise: about 70 MB of a three-slot engine's.
-DEFAULT_HISTORY = 10_000
 #: Steps between two keyframes; also what is dropped at once.
 KEYFRAME_EVERY = 256
 
@@ -86,7 +84,7 @@ class Chronicle:
         limit: records kept at least, if there were as many.
     """
 
-    def __init__(self, ledger: Ledger, limit: int = DEFAULT_HISTORY) -> None:
+    def __init__(self, ledger: Ledger, limit: int) -> None:
         self.metrics = Metrics(ledger)
         self.limit = limit
         self.stretches: list[Stretch] = [Stretch()]

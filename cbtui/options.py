@@ -11,6 +11,8 @@ from engine.worker.wire import RunnerSpec
 #: Steps a second of a screen just opened: a small model answers faster than a person types, and at full
 #: speed one slot would ever be busy.
 DEFAULT_SPEED = 8.0
+#: Records kept unless somebody says otherwise: about 70 MB of a three-slot engine's.
+DEFAULT_HISTORY = 10_000
 #: Output tokens at most of a prompt that does not say.
 DEFAULT_MAX_TOKENS = 64
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -26,6 +28,7 @@ class LaunchOptions:
         config: limits and the first mode.
         speed: steps a second at most; None: as fast as it can.
         paused: start paused, to collect prompts first.
+        history: records kept at least, to look back at; older ones are dropped.
         demo: submit the tutorial's six requests at once.
         raw: plain continuation instead of the model's chat template.
         max_tokens: output tokens at most of a prompt typed without saying.
@@ -36,6 +39,7 @@ class LaunchOptions:
     config: EngineConfig = field(default_factory=EngineConfig)
     speed: float | None = DEFAULT_SPEED
     paused: bool = False
+    history: int = DEFAULT_HISTORY
     demo: bool = False
     raw: bool = False
     max_tokens: int = DEFAULT_MAX_TOKENS

@@ -88,6 +88,9 @@ def launch(
     demo: Annotated[bool, typer.Option("--demo", help="Begin with the tutorial's six requests.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Continue prompts; no chat template.")] = False,
     max_tokens: Annotated[int, typer.Option(min=1, help="Output tokens of a typed prompt.")] = 64,
+    history: Annotated[
+        int, typer.Option(min=10, metavar="N", help="Steps kept to look back at; about 7 KB each.")
+    ] = 10_000,
 ) -> int:
     """Open the screen."""
     from cbtui.options import LaunchOptions, runner_spec
@@ -102,6 +105,7 @@ def launch(
         demo=demo,
         raw=raw,
         max_tokens=max_tokens,
+        history=history,
     )
     from cbtui.app import run_app
 

@@ -198,6 +198,13 @@ def _drive(driver: EngineDriver) -> None:
     driver.run(lambda: worker.is_cancelled)
 
 
+def run_lesson(number: int) -> int:
+    """Open the screen on a lesson, without a model of its own, and return the exit status."""
+    app = CbtuiApp(options=LaunchOptions(lesson=number), handles_signals=True)
+    app.run()
+    return app.return_code or 0
+
+
 def run_app(options: LaunchOptions) -> int:
     """Open the screen and return the exit status once it is closed."""
     from cbtui.driver import LoopDriver

@@ -120,6 +120,8 @@ SCREEN_KEYS: tuple[Key, ...] = (
         tooltip="The same, backwards"),
     Key(id="engine.race", keys="r", action="race", label="race", group=ENGINE, shown="r", rank=3,
         tooltip="The same requests in two modes, side by side"),
+    Key(id="view.lessons", keys="l", action="lessons", label="lessons", group=APP, shown="l", rank=5,
+        tooltip="Six short lessons, on a model of their own"),
     Key(id="request.load", keys="g", action="load", label="load", group=REQUESTS, shown="g", rank=6,
         tooltip="Start generated load, or stop it"),
     *TRAVEL_KEYS,

@@ -33,6 +33,7 @@ class LaunchOptions:
         raw: plain continuation instead of the model's chat template.
         max_tokens: output tokens at most of a prompt typed without saying.
         race: requests to race in two modes as soon as the model is there.
+        lesson: the lesson the program was started for; 0: none.
     """
 
     runner: RunnerSpec = field(default_factory=RunnerSpec)
@@ -44,6 +45,7 @@ class LaunchOptions:
     raw: bool = False
     max_tokens: int = DEFAULT_MAX_TOKENS
     race: tuple[PromptRequest, ...] = ()
+    lesson: int = 0
 
     def without_race(self) -> LaunchOptions:
         """The same once the race has begun."""

@@ -287,5 +287,6 @@ class RaceGuest:
             time_s=engine.clock.now(),
             slots=slots_now(scheduler),
             waiting_count=len(scheduler.waiting),
-            waiting=waiting_now(scheduler, blocked_now(scheduler, state.paused)),
+            # Why they wait in the schedule; that the race stands still its own status says.
+            waiting=waiting_now(scheduler, blocked_now(scheduler, False)),
         )

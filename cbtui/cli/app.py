@@ -16,7 +16,7 @@ from cbtui.cli.model_options import Device, Dtype, Exact, Json, Model, Threads
 if TYPE_CHECKING:
     from engine.config import EngineConfig
 
-COMMANDS = ("launch", "compare", "run", "models", "race")
+COMMANDS = ("launch", "compare", "run", "models", "race", "lesson")
 
 app = typer.Typer(
     name="cbtui",
@@ -151,6 +151,26 @@ def race(
             race=tuple(requests),
         )
     )
+
+
+@app.command()
+def lesson(
+    number: Annotated[int | None, typer.Argument(metavar="N", help="Which one; none lists them.")] = None,
+) -> int:
+    """Six short guided scenes on a toy model: what batching does, and why."""
+    from cbtui.cli.console import CommandError
+    from cbtui.lessons.scenes import LESSONS
+
+    if number is None:
+        for place, one in enumerate(LESSONS, 1):
+            typer.echo(f"{place}  {one.title}\n   {one.question}")
+        return 0
+    if not 1 <= number <= len(LESSONS):
+        raise CommandError(f"there are lessons 1 to {len(LESSONS)}; `cbtui lesson` lists them")
+    _need_terminal()
+    from cbtui.app import run_lesson
+
+    return run_lesson(number)
 
 
 def _need_terminal() -> None:

@@ -1,9 +1,10 @@
-"""Race and load: what is more than a key's command. Between the acting base and the main screen."""
+"""Race, load and lessons: what is more than a key's command. Between the acting base and the main screen."""
 
 from __future__ import annotations
 
 from cbtui.race_setup import Pair, entries_so_far, pairs
 from cbtui.screens.acting import ActingScreen
+from cbtui.screens.lesson import LessonScreen, ask_lesson
 from cbtui.screens.load import Capacity, LoadScreen
 from cbtui.screens.race import RaceScreen, ask_pair
 from cbtui.words import count
@@ -79,6 +80,32 @@ class ExcursionScreen(ActingScreen):
         speed = self.state.speed
         steps_per_s = fastest if speed is None else min(speed, fastest or speed)
         return Capacity(self.state.config.max_num_seqs, steps_per_s)
+
+    # -- lessons ------------------------------------------------------------------------------
+
+    def action_lessons(self) -> None:
+        """Choose a lesson."""
+
+        def chosen(number: int | None) -> None:
+            if number is not None:
+                self.lesson(number)
+            elif self.options.lesson:
+                self.app.exit()
+
+        self.app.push_screen(ask_lesson(), chosen)
+
+    def lesson(self, number: int) -> None:
+        """Give a lesson, and what is chosen after it. A program started for a lesson ends with it."""
+
+        def left(following: int | None) -> None:
+            if following:
+                self.lesson(following)
+            elif following == 0:
+                self.action_lessons()
+            elif self.options.lesson:
+                self.app.exit()
+
+        self.app.push_screen(LessonScreen(number), left)
 
 
 def _tutorial() -> tuple[Entry, ...]:

@@ -62,6 +62,8 @@ class LinesView(ScrollView):
         self._strips: dict[int, Strip] = {}
         self._styles_by_name: dict[str, Style] = {}
         self._title = ""
+        #: Stands before every title: whose panel it is, where there are several of a kind.
+        self.title_prefix = ""
 
     # -- for subclasses -----------------------------------------------------------------------
 
@@ -89,6 +91,7 @@ class LinesView(ScrollView):
 
     def title(self, text: str) -> None:
         """Set the border title; nothing happens when it is the same."""
+        text = self.title_prefix + text
         if text != self._title:
             self._title = text
             self.border_title = Content(text)

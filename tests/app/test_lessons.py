@@ -1,0 +1,181 @@
+"""The six lessons: what they show is so, and their words say it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from textual.pilot import Pilot
+
+from cbtui.app import CbtuiApp
+from cbtui.drawing.gaps import gap_lines
+from cbtui.lessons.play import LessonPlay, figures
+from cbtui.lessons.scenes import LESSONS
+from cbtui.options import LaunchOptions
+from cbtui.pieces import plain
+from cbtui.screens.confirm import AskScreen
+from cbtui.screens.lesson import LessonScreen
+from tests.app.replay import Feeder, drive
+
+NUMBERS = range(1, len(LESSONS) + 1)
+
+
+def steps(play: LessonPlay) -> list[int]:
+    return [lane.run.steps if lane.run else 0 for lane in play.lanes]
+
+
+def stops(number: int) -> tuple[LessonPlay, list[str], list[list[int]]]:
+    play = LessonPlay(LESSONS[number - 1])
+    words, places = [play.words()], [steps(play)]
+    while not play.is_over:
+        play.run_to_stop()
+        words.append(play.words())
+        places.append(steps(play))
+    return play, words, places
+
+
+def outputs(play: LessonPlay, lane: int) -> list[list[int]]:
+    return [story.output_token_ids for story in play.lanes[lane].stories]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_every_stop_comes_and_its_words_are_filled_in(number: int) -> None:
+    _, words, places = stops(number)
+    assert len(words) == len(LESSONS[number - 1].stops) + 1
+    assert places == sorted(places) and len({tuple(p) for p in places}) == len(places)
+    for text in words:
+        assert "{" not in text and "–" not in text
+        assert len(text) < 300
+        assert 1 <= len(re.findall(r"[.?:](?= |$)", text)) <= 5
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_lesson_is_the_same_every_time(number: int) -> None:
+    assert stops(number)[1:] == stops(number)[1:]
+
+
+def test_a_title_a_question_and_two_to_four_stops() -> None:
+    assert len(LESSONS) == 6
+    for lesson in LESSONS:
+        assert lesson.question.endswith("?") and 2 <= len(lesson.stops) <= 4
+        assert all(stop.panel in lesson.panels for stop in lesson.stops)
+
+
+def test_1_the_barrier_falls_after_the_longest() -> None:
+    _, words, places = stops(1)
+    assert places == [[0], [3], [8], [16], [21]]
+    assert "Of 48 slot-steps 21 were dead" in words[3]
+
+
+def test_2_d_runs_in_the_step_after_a_has_ended() -> None:
+    play, words, places = stops(2)
+    assert places == [[0], [3], [4], [8], [16]]
+    assert play.lanes[0].stories[3].slot == 0 and play.lanes[0].stories[3].first_step == 4
+    assert "All five took 16 steps; in waves they took 21" in words[4]
+
+
+def test_3_ten_prompt_tokens_ride_beside_two_decodes() -> None:
+    _, words, places = stops(3)
+    assert places == [[0], [1], [2], [3], [12]]
+    assert "D's 10 prompt tokens ride beside one token of B and one of C: 12 tokens" in words[3]
+    assert "3 rows × 10 columns = 30 positions, 18 of them padding" in words[3]
+
+
+def test_4_b_does_not_move_when_a_is_changed() -> None:
+    play, words, _ = stops(4)
+    one, other = outputs(play, 0), outputs(play, 1)
+    assert one[1] == other[1] and one[0] != other[0]
+    assert words[-1].startswith("B's answer never moved")
+    assert figures(play.lanes)["same_b"] == "B's answer never moved"
+
+
+def test_5_six_slots_are_a_tie_with_dead_work_in_one_lane() -> None:
+    play, words, places = stops(5)
+    assert places[-1] == [16, 16]
+    assert outputs(play, 0) == outputs(play, 1)
+    assert "47 dead positions" in words[-1]
+
+
+def test_6_chunking_flattens_the_gap_and_delays_the_newcomer() -> None:
+    play, words, _ = stops(6)
+    whole, chunked = (figures(play.lanes)[name] for name in ("spike", "spike_chunked"))
+    assert int(whole.split()[0]) > 2.5 * int(chunked.split()[0])
+    assert outputs(play, 0) == outputs(play, 1)
+    first = [lane.stories[2].ttft_s for lane in play.lanes]
+    assert first[0] is not None and first[1] is not None and first[0] < first[1]
+    assert "C's prompt took one step above and 5 steps below" in words[2]
+
+
+def test_gaps_are_columns_on_one_scale() -> None:
+    lines = [plain(line) for line in gap_lines([0.1, 0.2], 0.2, "#ffffff", 40, 3)]
+    assert lines[0].startswith(" 200 ms") and "██" in lines[0]
+    assert lines[1].count("█") == 4
+
+
+def ready() -> Feeder:
+    feeder = Feeder()
+    feeder.ready()
+    return feeder
+
+
+def test_l_lists_the_lessons_and_space_leads_through_one() -> None:
+    feeder = ready()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "l")
+        assert isinstance(app.screen, AskScreen)
+        await pilot.press("2")
+        screen = app.screen
+        assert isinstance(screen, LessonScreen)
+        for number in range(1, len(screen.lesson.stops) + 1):
+            await pilot.press("space")
+            if not screen.play.moment.at_stop:
+                await pilot.press("space")  # a second one skips the way
+            assert screen.play.moment.number == number and screen.play.moment.at_stop
+        await pilot.press("space")
+        assert isinstance(app.screen, LessonScreen) and app.screen.number == 3
+        await pilot.press("l")
+        assert isinstance(app.screen, AskScreen)
+        await pilot.press("escape")
+        assert app.screen is app.main and feeder.commands == []
+
+    drive(feeder, script)
+
+
+def test_steps_again_other_lessons_and_back() -> None:
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "l", "1", "s", "s")
+        screen = app.screen
+        assert isinstance(screen, LessonScreen)
+        assert steps(screen.play) == [2]
+        await pilot.press("r")
+        assert steps(screen.play) == [0]
+        await pilot.press("p")
+        assert app.screen is screen
+        await pilot.press("n")
+        assert isinstance(app.screen, LessonScreen) and app.screen.number == 2
+        await pilot.press("escape")
+        assert app.screen is app.main
+
+    drive(ready(), script)
+
+
+def test_a_program_started_for_a_lesson_ends_with_it() -> None:
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        assert isinstance(app.screen, LessonScreen) and app.screen.number == 4
+        await pilot.press("escape")
+        assert not app.is_running or app._exit
+
+    drive(Feeder(), script, options=LaunchOptions(lesson=4))
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_lessons_fit_every_size(number: int) -> None:
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("space", "space")
+        for size in ((160, 50), (80, 24), (60, 18), (40, 10), (120, 40)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        assert isinstance(app.screen, LessonScreen)
+
+    drive(Feeder(), script, options=LaunchOptions(lesson=number))

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cbtui import __version__
+from cbtui.cli.bench import bench
 from cbtui.cli.model_options import Device, Dtype, Exact, Json, Model, Threads
 
 if TYPE_CHECKING:
     from engine.config import EngineConfig
 
-COMMANDS = ("launch", "compare", "run", "models", "race", "lesson")
+COMMANDS = ("launch", "compare", "run", "models", "race", "lesson", "bench")
 
 app = typer.Typer(
     name="cbtui",
@@ -304,6 +305,8 @@ def run(
     )
     return run_prompts(options)
 
+
+app.command()(bench)
 
 models = typer.Typer(
     help="The models there are, and whether one can be run.", context_settings=app.info.context_settings

@@ -134,7 +134,7 @@ class LessonScreen(Screen[int | None]):
         order = sorted(self.lesson.panels, key=lambda name: name != telling)
         shown: dict[str, int] = {}
         for name in order:
-            beside = num_lanes > 1 and name in _BESIDE and size.width >= 120
+            beside = num_lanes > 1 and name in _BESIDE
             rows = 1 if beside else num_lanes
             least = self._height(name, is_small=is_small)
             if room >= least * rows or not shown:

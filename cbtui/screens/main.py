@@ -65,8 +65,6 @@ class MainScreen(TravelScreen, ExcursionScreen):
             self.submit_demo()
         if self.options.lesson:
             self.call_after_refresh(self.lesson, self.options.lesson)
-        if self.options.lesson:
-            self.call_after_refresh(self.lesson, self.options.lesson)
 
     # -- looking and drawing ------------------------------------------------------------------
 

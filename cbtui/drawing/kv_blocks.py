@@ -153,7 +153,7 @@ class PoolDrawing:
 
 def _blocks_a_row(most: int, num_blocks: int) -> int:
     """The largest round number of blocks that fits: numbers at the left are easy to count on from."""
-    for row in (128, 100, 64, 50, 40, 32, 20, 16, 10, 8):
+    for row in (200, 100, 50, 40, 20, 10):
         if row <= most:
             return min(row, num_blocks)
     return max(1, min(most, num_blocks))

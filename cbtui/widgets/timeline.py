@@ -66,7 +66,7 @@ class Timeline(WindowView, can_focus=True):
         """Draw a frame."""
         self._frame = frame
         shown = None if frame.is_live else frame.step
-        if shown != self._shown or frame.lanes is not self._history:
+        if shown != self._shown or frame.lanes.first_step != self._history.first_step:
             self._first = None
         self._shown, self._history, self._badges = shown, frame.lanes, frame.badges
         self.redraw()

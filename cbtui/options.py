@@ -32,6 +32,7 @@ class LaunchOptions:
         demo: submit the tutorial's six requests at once.
         raw: plain continuation instead of the model's chat template.
         max_tokens: output tokens at most of a prompt typed without saying.
+        asked: what a typed prompt is asked with: all but its text, length and chat template.
         race: requests to race in two modes as soon as the model is there.
         lesson: the lesson the program was started for; 0: none.
     """
@@ -44,6 +45,7 @@ class LaunchOptions:
     demo: bool = False
     raw: bool = False
     max_tokens: int = DEFAULT_MAX_TOKENS
+    asked: PromptRequest = field(default_factory=lambda: PromptRequest(prompt=""))
     race: tuple[PromptRequest, ...] = ()
     lesson: int = 0
 

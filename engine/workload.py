@@ -5,7 +5,7 @@ stands between line feeds (a carriage return before one is dropped), so that a p
 separator Unicode knows.
 
     {"prompt": "The capital of France is", "output_tokens": 6}
-    {"custom_id": "weather", "prompt": "Today's weather is so", "output_tokens": 50}
+    {"custom_id": "weather", "prompt": "Today's weather is so", "output_tokens": 50, "priority": -1}
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from engine.commands import PromptRequest
 
 #: The most output tokens a line may ask for; an engine's `max_model_len` is far below.
 MOST_OUTPUT_TOKENS = 1_000_000
+#: The largest `priority` either way; larger ones would outlive any ageing.
+MOST_PRIORITY = 1_000
 _FORM = 'an object such as {"prompt": "Once upon a time", "output_tokens": 30}'
 _OTHERS = "other workload formats cannot be read yet"
 
@@ -126,6 +128,7 @@ def _request(line: bytes, max_tokens: int | None) -> PromptRequest:
         prompt=_prompt(fields["prompt"]),
         max_tokens=_output_tokens(fields.get("output_tokens"), max_tokens),
         label=_label(fields),
+        priority=_priority(fields.get("priority", 0)),
     )
 
 
@@ -149,6 +152,15 @@ def _output_tokens(value: Any, max_tokens: int | None) -> int:
     if not 1 <= value <= MOST_OUTPUT_TOKENS:
         raise ValueError(f"`output_tokens` must be from 1 to {MOST_OUTPUT_TOKENS:,}, not {_shown(value)}")
     return int(value)
+
+
+def _priority(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MOST_PRIORITY:
+        raise ValueError(
+            f"`priority` must be a whole number from -{MOST_PRIORITY:,} to {MOST_PRIORITY:,} (lower enters "
+            f"earlier), not {_shown(value)}"
+        )
+    return value
 
 
 def _label(fields: dict[str, Any]) -> str:

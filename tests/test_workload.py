@@ -121,3 +121,14 @@ def test_text_lines_are_prompts_as_they_stand():
 )
 def test_json_lines_are_known_by_their_first_line(data: bytes, expected: bool):
     assert is_json_lines(data) is expected
+
+
+def test_priority_is_a_whole_number_and_0_where_it_is_not_said() -> None:
+    data = b'{"prompt": "a", "output_tokens": 1}\n{"prompt": "b", "output_tokens": 1, "priority": -3}\n'
+    assert [r.priority for r in require_all(list(read_json_lines(data)), "file")] == [0, -3]
+
+
+@pytest.mark.parametrize("value", ["1.5", '"high"', "true", "1001", "null"])
+def test_a_priority_that_is_none_is_named(value: str) -> None:
+    (bad,) = read_json_lines(b'{"prompt": "a", "output_tokens": 1, "priority": %s}' % value.encode())
+    assert isinstance(bad, BadLine) and "`priority` must be a whole number" in bad.reason

@@ -12,7 +12,23 @@ import typer
 
 from cbtui import __version__
 from cbtui.cli.bench import bench
-from cbtui.cli.model_options import Device, Dtype, Exact, Json, Model, Threads
+from cbtui.cli.engine_options import (
+    BlockSize,
+    Budget,
+    MaxModelLen,
+    MaxTokens,
+    Mode,
+    NumBlocks,
+    Policy,
+    PrefixCaching,
+    Slots,
+    Stop,
+    Temperature,
+    TopK,
+    TopP,
+)
+from cbtui.cli.model_options import HELP, Device, Dtype, Exact, Json, Model, Threads
+from cbtui.cli.models_app import models
 
 if TYPE_CHECKING:
     from engine.config import EngineConfig
@@ -24,31 +40,12 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
     help=(
         "A microscope for LLM serving: a real continuous-batching engine, every forward pass on your "
         "terminal. `cbtui` alone is `cbtui launch`, and takes its options."
     ),
 )
-
-_LIMITS = "Engine limits"
-Slots = Annotated[
-    int,
-    typer.Option(help="How many requests run at once (max_num_seqs).", rich_help_panel=_LIMITS),
-]
-Budget = Annotated[
-    int,
-    typer.Option(
-        help="Token positions in one step at most (max_num_batched_tokens).", rich_help_panel=_LIMITS
-    ),
-]
-MaxModelLen = Annotated[
-    int,
-    typer.Option(help="Longest prompt + output, tokens; the model's if less.", rich_help_panel=_LIMITS),
-]
-NumBlocks = Annotated[int, typer.Option(help="KV blocks.", rich_help_panel=_LIMITS)]
-BlockSize = Annotated[int, typer.Option(help="Tokens in a KV block.", rich_help_panel=_LIMITS)]
-MaxTokens = Annotated[int | None, typer.Option(min=1, help="Output tokens of a request at most.")]
 
 
 def _version(asked: bool) -> None:
@@ -79,9 +76,9 @@ def launch(
     max_model_len: MaxModelLen = 2048,
     num_blocks: NumBlocks = 512,
     block_size: BlockSize = 16,
-    mode: Annotated[
-        str, typer.Option(metavar="MODE", help="static, continuous-padded or continuous.")
-    ] = "continuous",
+    policy: Policy = "fcfs",
+    prefix_caching: PrefixCaching = False,
+    mode: Mode = "continuous",
     speed: Annotated[
         str, typer.Option(metavar="N|max", help="Steps a second at most, or as fast as it can.")
     ] = "8",
@@ -92,21 +89,30 @@ def launch(
     history: Annotated[
         int, typer.Option(min=10, metavar="N", help="Steps kept to look back at; about 7 KB each.")
     ] = 10_000,
+    temperature: Temperature = 0.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    stop: Stop = None,
 ) -> int:
     """Open the screen."""
     from cbtui.options import LaunchOptions, runner_spec
+    from engine.commands import PromptRequest
 
     _need_terminal()
-
+    asked = PromptRequest(
+        prompt="", temperature=temperature, top_k=top_k, top_p=top_p, stop=tuple(stop or ())
+    )
+    asked.sampling(lambda: 0)  # a value out of range is said before anything is loaded
     options = LaunchOptions(
         runner=runner_spec(model, device, dtype, threads, exact=exact),
-        config=_config(mode, slots, budget, max_model_len, num_blocks, block_size),
+        config=_config(mode, slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching),
         speed=_steps_per_s(speed),
         paused=paused,
         demo=demo,
         raw=raw,
         max_tokens=max_tokens,
         history=history,
+        asked=asked,
     )
     from cbtui.app import run_app
 
@@ -134,6 +140,8 @@ def race(
     max_model_len: MaxModelLen = 2048,
     num_blocks: NumBlocks = 512,
     block_size: BlockSize = 16,
+    policy: Policy = "fcfs",
+    prefix_caching: PrefixCaching = False,
     max_tokens: MaxTokens = None,
 ) -> int:
     """Open the screen on a race: the same requests static and continuous, step by step in turn."""
@@ -148,7 +156,9 @@ def race(
     return run_app(
         LaunchOptions(
             runner=runner_spec(model, device, dtype, threads, exact=exact),
-            config=_config("continuous", slots, budget, max_model_len, num_blocks, block_size),
+            config=_config(
+                "continuous", slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching
+            ),
             race=tuple(requests),
         )
     )
@@ -212,6 +222,7 @@ def compare(
             "Default: the built-in requests do, those of a FILE stop.",
         ),
     ] = None,
+    stop: Stop = None,
     chat: Annotated[
         bool, typer.Option("--chat/--raw", help="Through the model's chat template, or as it stands.")
     ] = False,
@@ -226,6 +237,8 @@ def compare(
     max_model_len: MaxModelLen = 2048,
     num_blocks: NumBlocks = 512,
     block_size: BlockSize = 16,
+    policy: Policy = "fcfs",
+    prefix_caching: PrefixCaching = False,
 ) -> int:
     """Run the same requests in each mode: steps, waste, speed, timelines, and whether outputs are identical.
 
@@ -237,11 +250,14 @@ def compare(
     names = tuple(_modes(modes))
     options = CompareOptions(
         runner=runner_spec(model, device, dtype, threads, exact=exact),
-        config=_config(names[0], slots, budget, max_model_len, num_blocks, block_size),
+        config=_config(
+            names[0], slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching
+        ),
         modes=names,
         source=file,
         max_tokens=max_tokens,
         ignore_eos=ignore_eos,
+        stop=tuple(stop or ()),
         chat=chat,
         as_json=as_json,
     )
@@ -259,11 +275,12 @@ def run(
         ),
     ] = None,
     *,
-    mode: Annotated[
-        str, typer.Option(metavar="MODE", help="static, continuous-padded or continuous.")
-    ] = "continuous",
+    mode: Mode = "continuous",
     max_tokens: MaxTokens = None,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.0,
+    temperature: Temperature = 0.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    stop: Stop = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Of the first request; the next ones count up.")
     ] = None,
@@ -282,13 +299,15 @@ def run(
     max_model_len: MaxModelLen = 2048,
     num_blocks: NumBlocks = 512,
     block_size: BlockSize = 16,
+    policy: Policy = "fcfs",
+    prefix_caching: PrefixCaching = False,
 ) -> int:
     """Run prompts and print each result as it ends. Bad lines are named, the others run; exit code 1 then."""
     from cbtui.cli.console import CommandError
     from cbtui.cli.run import RunOptions, run_prompts
     from cbtui.options import DEFAULT_MAX_TOKENS, runner_spec
 
-    config = _config(mode, slots, budget, max_model_len, num_blocks, block_size)
+    config = _config(mode, slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching)
     if file is None and sys.stdin.isatty():
         raise CommandError("no prompts: name a file, or pipe them in, one a line")
     options = RunOptions(
@@ -298,6 +317,9 @@ def run(
         max_tokens=max_tokens,
         default_max_tokens=DEFAULT_MAX_TOKENS,
         temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        stop=tuple(stop or ()),
         seed=seed,
         raw=raw,
         ignore_eos=ignore_eos,
@@ -308,59 +330,22 @@ def run(
 
 app.command()(bench)
 
-models = typer.Typer(
-    help="The models there are, and whether one can be run.", context_settings=app.info.context_settings
-)
 app.add_typer(models, name="models")
 
 
-@models.command("check")
-def models_check(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME",
-            help="A folder, a .gguf file or a Hub id (owner/name); default: SmolLM2-135M-Instruct.",
-        ),
-    ] = None,
-    *,
-    device: Device = None,
-    dtype: Dtype = None,
-    threads: Threads = None,
-    exact: Exact = False,
-    as_json: Json = False,
-) -> int:
-    """Load a model, hold mixed steps against each sequence alone, and print what was found.
-
-    Exit code 2, and the reason in one sentence, where it cannot be run.
-    """
-    from cbtui.cli.model_commands import check_model
-    from cbtui.options import runner_spec
-
-    return check_model(runner_spec(name, device, dtype, threads, exact=exact), as_json=as_json)
-
-
-@models.command("list")
-def models_list(*, as_json: Json = False) -> int:
-    """The default model: whether it is here, how large it is, where it is."""
-    from cbtui.cli.model_commands import list_models
-
-    return list_models(as_json=as_json)
-
-
-@models.command("fetch")
-def models_fetch() -> int:
-    """Fetch the default model and convert it, once; later starts find it ready."""
-    from cbtui.cli.model_commands import fetch_model
-
-    return fetch_model()
-
-
 def _config(
-    mode: str, slots: int, budget: int, max_model_len: int, num_blocks: int, block_size: int
+    mode: str,
+    slots: int,
+    budget: int,
+    max_model_len: int,
+    num_blocks: int,
+    block_size: int,
+    policy: str,
+    prefix_caching: bool,
 ) -> EngineConfig:
     from engine.config import EngineConfig
     from engine.scheduling.modes import mode_named
+    from engine.scheduling.policies import policy_named
 
     return EngineConfig(
         mode=mode_named(mode).name,
@@ -369,6 +354,8 @@ def _config(
         max_model_len=max_model_len,
         num_blocks=num_blocks,
         block_size=block_size,
+        policy=policy_named(policy).name,
+        prefix_caching=prefix_caching,
     )
 
 

@@ -31,6 +31,7 @@ class CompareOptions:
         source: a JSON Lines file, `-`, or None: the tutorial's six requests.
         max_tokens: output tokens at most of every request.
         ignore_eos: None: only the built-in requests do.
+        stop: strings that end a request.
         chat: through the model's chat template.
         as_json: data instead of a report.
     """
@@ -41,6 +42,7 @@ class CompareOptions:
     source: str | None = None
     max_tokens: int | None = None
     ignore_eos: bool | None = None
+    stop: tuple[str, ...] = ()
     chat: bool = False
     as_json: bool = False
 
@@ -86,6 +88,7 @@ def _limited(request: PromptRequest, options: CompareOptions) -> PromptRequest:
         request,
         max_tokens=min(request.max_tokens, most),
         ignore_eos=ignore_eos,
+        stop=options.stop,
         chat=options.chat,
         seed=0,  # greedy: it draws nothing, and the records should be the same at every run
     )

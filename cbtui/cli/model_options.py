@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 PANEL = "Model"
+#: Of every command and group of commands.
+HELP = {"help_option_names": ["-h", "--help"]}
 
 Model = Annotated[
     str | None,

@@ -147,6 +147,8 @@ def _table(comparison: Comparison, look: Look) -> list[Text]:
     for label, cell in _ROWS:
         if label is _ANY_PREEMPTED and not any(r.preemptions for r in results.values()):
             continue
+        if label is _ANY_CACHED and not any(r.cached_tokens for r in results.values()):
+            continue
         line = Text(label.ljust(label_cells))
         for result, cells in zip(results.values(), widths, strict=True):
             line.append(cell(result).rjust(cells))
@@ -155,6 +157,7 @@ def _table(comparison: Comparison, look: Look) -> list[Text]:
 
 
 _ANY_PREEMPTED = "preemptions / tokens fed again"
+_ANY_CACHED = "prefix tokens reused"
 
 
 def _streamed(pick: Callable[[Latency], float | None], digits: int) -> Callable[[ModeResult], str]:
@@ -176,6 +179,7 @@ _ROWS: tuple[tuple[str, Callable[[ModeResult], str]], ...] = (
     ("  of them padding", lambda r: f"{r.padding_tokens:,}"),
     ("  of them dead work", lambda r: f"{r.dead_tokens:,}"),
     (_ANY_PREEMPTED, lambda r: f"{r.preemptions} / {r.recomputed_tokens}"),
+    (_ANY_CACHED, lambda r: f"{r.cached_tokens:,}"),
     ("slot occupancy", lambda r: f"{100 * r.slot_occupancy:.1f} %"),
     ("ms a step, median", lambda r: f"{r.step_ms_median:,.1f}"),
     ("seconds in all", lambda r: f"{r.elapsed_s:,.2f}"),

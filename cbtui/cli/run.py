@@ -45,6 +45,7 @@ class RunOptions:
         source: a file, or `-`: standard input.
         max_tokens: output tokens at most of every request; None: what its line says, or `default_max_tokens`.
         temperature: 0 is greedy.
+        top_k, top_p, stop: see `SamplingParams`.
         seed: of the first request, the next ones count up; None: the engine picks one for each.
         raw: no chat template.
         ignore_eos: go on past end-of-sequence tokens.
@@ -57,6 +58,9 @@ class RunOptions:
     max_tokens: int | None = None
     default_max_tokens: int = 64
     temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    stop: tuple[str, ...] = ()
     seed: int | None = None
     raw: bool = False
     ignore_eos: bool = False
@@ -136,6 +140,9 @@ def _completed(
             request,
             max_tokens=request.max_tokens if most is None else min(request.max_tokens, most),
             temperature=options.temperature,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            stop=options.stop,
             seed=None if options.seed is None else options.seed + index,
             ignore_eos=options.ignore_eos,
             chat=info.has_chat_template and not options.raw,

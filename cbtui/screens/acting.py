@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 from textual import on
 from textual.screen import Screen
 
@@ -23,7 +24,7 @@ from cbtui.widgets.finished import finished_at
 from cbtui.widgets.messages import RequestOpened, RequestSelected
 from cbtui.widgets.prompt_bar import ChatClicked, LinesPasted, PromptBar, PromptsEntered
 from cbtui.widgets.text_view import TextView
-from engine.commands import Cancel, Command, PromptRequest, Restart, SetMode, Step, Submit
+from engine.commands import Cancel, Command, Restart, SetMode, Step, Submit
 from engine.state import EngineState
 
 
@@ -170,7 +171,12 @@ class ActingScreen(Screen[None]):
         chat = self.wants_chat and (model is None or model.has_chat_template)
         self._send(
             Submit(
-                tuple(PromptRequest(prompt=p, max_tokens=event.max_tokens, chat=chat) for p in event.prompts)
+                tuple(
+                    msgspec.structs.replace(
+                        self.options.asked, prompt=p, max_tokens=event.max_tokens, chat=chat
+                    )
+                    for p in event.prompts
+                )
             )
         )
         self._last_prompt = event.prompts[0] if len(event.prompts) == 1 else ""

@@ -124,6 +124,8 @@ def test_a_seed_repeats_a_sampled_run_and_differs_between_its_requests(cbtui: Cb
         ([], "standard input holds no prompts"),
         (["--temperature", "-1"], "--temperature"),
         (["--temperature", "nan"], "temperature"),
+        (["--temperature", "1", "--top-k", "-1"], "--top-k"),
+        (["--temperature", "1", "--top-p", "0"], "top_p"),
         (["--mode", "fast"], "no mode 'fast'"),
         (["nowhere.txt"], "cannot read nowhere.txt"),
     ],
@@ -133,3 +135,36 @@ def test_bad_input_is_one_sentence_and_exit_code_2(cbtui: Cbtui, arguments: list
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.count("\n") == 1
     assert words in ended.err
+
+
+def test_a_stop_string_cuts_the_text_and_keeps_the_ids(cbtui: Cbtui):
+    whole = json.loads(cbtui("run", "--json", "--max-tokens", "6", "--raw", stdin=b"The capital").out)
+    word = whole["text"].split()[2]
+    cut = json.loads(
+        cbtui("run", "--json", "--max-tokens", "6", "--raw", "--stop", word, stdin=b"The capital").out
+    )
+    assert cut["finish_reason"] == "stop"
+    assert cut["text"] == whole["text"][: whole["text"].index(word)]
+    assert cut["token_ids"] == whole["token_ids"][:3]
+
+
+def test_priority_of_a_file_decides_who_enters_first(cbtui: Cbtui):
+    lines = [{"prompt": f"The {n}", "output_tokens": 2, "priority": -n} for n in range(3)]
+    data = "\n".join(map(json.dumps, lines)).encode()
+    for policy, order in (("fcfs", [0, 1, 2]), ("priority", [2, 1, 0])):
+        ended = cbtui("run", "-", "--json", "--slots", "1", "--policy", policy, stdin=data)
+        assert [json.loads(line)["index"] for line in ended.out.splitlines()] == order
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--policy", "lifo"], "no policy 'lifo'; there are fcfs, priority, shortest-first"),
+        (["--stop", ""], "a stop string must not be empty"),
+        (["--top-p", "2"], "top_p must be above 0 and at most 1"),
+    ],
+)
+def test_settings_that_cannot_be_are_one_sentence(cbtui: Cbtui, arguments: list[str], words: str):
+    ended = cbtui("run", *arguments, stdin=b"The capital")
+    assert (ended.code, ended.out) == (2, "")
+    assert words in ended.err and ended.err.count("\n") == 1

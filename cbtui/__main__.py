@@ -42,7 +42,8 @@ def run(arguments: list[str]) -> int:
     if not arguments or (arguments[0].startswith("-") and arguments[0] not in _OWN_OPTIONS):
         arguments = ["launch", *arguments]
     try:
-        return app(args=arguments, prog_name="cbtui", standalone_mode=False) or 0
+        defaults = _defaults() if arguments[0] == "launch" else {}
+        return app(args=arguments, prog_name="cbtui", standalone_mode=False, default_map=defaults) or 0
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
@@ -53,6 +54,21 @@ def run(arguments: list[str]) -> int:
         return _fail(error.format_message().rstrip(".") + hint)  # type: ignore[attr-defined]
     except Exception as error:
         return _fail_as(error)
+
+
+def _defaults() -> dict[str, dict[str, object]]:
+    """What the user's settings change in the options of `launch`; theme and keys are the screen's own."""
+    from cbtui.settings import read_settings, settings_path
+
+    settings = read_settings(settings_path())
+    found: dict[str, object] = {
+        name: getattr(settings, name)
+        for name in ("speed", "slots", "budget", "mode", "max_tokens", "history")
+        if getattr(settings, name) is not None
+    }
+    if settings.chat is not None:
+        found["raw"] = not settings.chat
+    return {"launch": found}
 
 
 def _fail_as(error: Exception) -> int:

@@ -12,6 +12,8 @@ import signal
 import threading
 from collections.abc import Iterable
 from functools import partial
+from itertools import count
+from pathlib import Path
 
 from textual import events
 from textual.app import App, SystemCommand
@@ -21,6 +23,7 @@ from textual.widgets import Input
 from textual.worker import Worker, WorkerState, get_current_worker
 
 from cbtui import orders
+from cbtui.keymap import Keymap, remapped
 from cbtui.keys import APP_KEYS, SCREEN_KEYS, bindings
 from cbtui.link import EngineDriver, Link
 from cbtui.options import LaunchOptions
@@ -30,12 +33,13 @@ from cbtui.screens.confirm import AskScreen, yes
 from cbtui.screens.looking import LookingScreen
 from cbtui.screens.main import MainScreen
 from cbtui.screens.too_small import TooSmallScreen
-from cbtui.theme import CBTUI_DARK
+from cbtui.settings import Settings, read_settings, settings_path
+from cbtui.theme import THEMES
 from engine.channels import History
 from engine.commands import Close
 
 #: Actions that only make sense as keys.
-_NOT_IN_PALETTE = ("select", "tab", "interrupt", "retry", "copy_hint")
+_NOT_IN_PALETTE = ("select", "tab", "interrupt", "retry")
 #: Exit status after ctrl+c, as shells expect it.
 INTERRUPTED = 130
 
@@ -49,10 +53,11 @@ class CbtuiApp(App[None]):
         driver: runs the engine in a thread; None: nobody does.
         pace: when to look for news; None: only when `screen.look()` is called.
         handles_signals: end cleanly on TERM, HUP and INT, too.
+        settings: the user's: theme and keys.
     """
 
     TITLE = "cbtui"
-    CSS_PATH = ["cbtui.tcss", "screens/main.tcss"]
+    CSS_PATH = ["cbtui.tcss", "themes.tcss", "screens/main.tcss"]
     BINDINGS = bindings(APP_KEYS)
 
     def __init__(
@@ -63,6 +68,7 @@ class CbtuiApp(App[None]):
         driver: EngineDriver | None = None,
         pace: Pace | None = None,
         handles_signals: bool = False,
+        settings: Settings | None = None,
     ) -> None:
         super().__init__()
         self.link = link or Link()
@@ -74,8 +80,19 @@ class CbtuiApp(App[None]):
         self._was_interrupted = False
         self._is_frozen = False
         self.animation_level = "none"
-        self.register_theme(CBTUI_DARK)
-        self.theme = CBTUI_DARK.name
+        settings = settings or Settings()
+        for theme in THEMES.values():
+            self.register_theme(theme)
+        self.use_theme(self.options.theme or settings.theme)
+        self.user_keys: Keymap = settings.keys
+        self.main.remap = partial(remapped, keymap=self.user_keys)
+        self.set_keymap(settings.keys)
+
+    def use_theme(self, name: str) -> None:
+        """Take on a theme by the name people use."""
+        self.theme = THEMES[name].name
+        for other in THEMES:
+            self.set_class(other == name, f"-{other}")
 
     def get_default_screen(self) -> Screen[None]:
         return self.main
@@ -176,13 +193,25 @@ class CbtuiApp(App[None]):
             # In a thread of its own, because it may take up to a second: the terminal is given back at once.
             threading.Thread(target=self._engine_driver.close, name="close").start()
 
+    # -- pictures -----------------------------------------------------------------------------
+
+    def action_picture(self) -> None:
+        """Save what is seen now as an SVG file, and say where it went."""
+        path = picture_path(Path.cwd(), self.main.follower.state.step)
+        try:
+            path.write_text(self.export_screenshot(title="cbtui"), "utf-8")
+        except OSError as exc:
+            self.main.say(f"no picture: {path} cannot be written ({exc.strerror})")
+        else:
+            self.main.say(f"saved {path}")
+
     # -- help and palette ---------------------------------------------------------------------
 
     def action_help(self) -> None:
         from cbtui.screens.help import HelpScreen
 
         if not isinstance(self.screen, HelpScreen | TooSmallScreen):
-            self.push_screen(HelpScreen())
+            self.push_screen(HelpScreen(self.user_keys))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette's commands: the same table as everything else."""
@@ -190,7 +219,17 @@ class CbtuiApp(App[None]):
             if key.action.startswith(_NOT_IN_PALETTE) or not key.tooltip:
                 continue
             target = self if key in APP_KEYS else self.main
-            yield SystemCommand(key.tooltip, f"key: {key.shown}", partial(target.run_action, key.action))
+            shown = remapped(key, self.user_keys).shown
+            yield SystemCommand(key.tooltip, f"key: {shown}", partial(target.run_action, key.action))
+        for name in THEMES:
+            yield SystemCommand(f"Theme: {name}", "colours of this session", partial(self.use_theme, name))
+
+
+def picture_path(folder: Path, step: int) -> Path:
+    """A file name that is free: `cbtui-step-120.svg`, `cbtui-step-120-2.svg`, …"""
+    name = f"cbtui-step-{step}"
+    names = (f"{name}{'' if number == 1 else f'-{number}'}.svg" for number in count(1))
+    return next(path for path in map(folder.joinpath, names) if not path.exists())
 
 
 def _drive(driver: EngineDriver) -> None:
@@ -200,7 +239,11 @@ def _drive(driver: EngineDriver) -> None:
 
 def run_lesson(number: int) -> int:
     """Open the screen on a lesson, without a model of its own, and return the exit status."""
-    app = CbtuiApp(options=LaunchOptions(lesson=number), handles_signals=True)
+    app = CbtuiApp(
+        options=LaunchOptions(lesson=number),
+        handles_signals=True,
+        settings=read_settings(settings_path()),
+    )
     app.run()
     return app.return_code or 0
 
@@ -211,7 +254,8 @@ def run_app(options: LaunchOptions) -> int:
 
     link = Link(history=History(options.history))
     driver = LoopDriver(options, link)
-    app = CbtuiApp(link, options, driver=driver, pace=Pace(), handles_signals=True)
+    settings = read_settings(settings_path())
+    app = CbtuiApp(link, options, driver=driver, pace=Pace(), handles_signals=True, settings=settings)
     try:
         app.run()
     finally:

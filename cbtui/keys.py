@@ -5,7 +5,7 @@ Owns names and words; what an action does is the screen's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from textual.binding import Binding, BindingType
@@ -134,8 +134,8 @@ SCREEN_KEYS: tuple[Key, ...] = (
     *(Key(id=f"view.tab_{n}", keys=str(n), action=f"tab({n})", group=VIEW) for n in range(2, 6)),
     Key(id="engine.retry", keys="R,upper_r", action="retry", group=ENGINE, shown="R",
         tooltip="Load the model again after a failure"),
-    Key(id="engine.copy_hint", keys="y", action="copy_hint", group=APP, shown="y",
-        tooltip="Copy the command a failure suggests"),
+    Key(id="request.copy", keys="y", action="copy", group=REQUESTS, shown="y",
+        tooltip="Copy the selected request's output; after a failure, the command it suggests"),
 )  # fmt: skip
 
 #: The prompt's own.
@@ -181,6 +181,8 @@ PALETTE_KEY = Key(id="app.palette", keys="ctrl+p", action="app.command_palette",
 APP_KEYS: tuple[Key, ...] = (
     Key(id="app.help", keys="question_mark,f1", action="help", label="help", group=APP, shown="?",
         typing="F1", rank=0, tooltip="This help"),
+    Key(id="app.picture", keys="p", action="picture", group=APP, shown="p",
+        tooltip="Save the screen as an SVG picture in the working directory"),
     Key(id="app.quit", keys="q,ctrl+q", action="quit", label="quit", group=APP, shown="q", typing="ctrl+q",
         rank=1, tooltip="Quit"),
     Key(id="app.interrupt", keys="ctrl+c", action="interrupt", group=APP, shown="ctrl+c", priority=True,
@@ -193,20 +195,30 @@ def bindings(keys: Iterable[Key]) -> list[BindingType]:
     return [key.binding() for key in keys]
 
 
-def in_help(group: str) -> list[tuple[str, str]]:
+#: Gives a key as the user has it.
+Remap = Callable[[Key], Key]
+
+
+def as_made(key: Key) -> Key:
+    """A key as this table has it."""
+    return key
+
+
+def in_help(group: str, remap: Remap = as_made) -> list[tuple[str, str]]:
     """What help lists under a heading: keys as written, and a sentence."""
     keys = [
         k
         for k in (*SCREEN_KEYS, *PROMPT_KEYS, TAB_KEY, CURSOR_KEY, *APP_KEYS, PALETTE_KEY)
         if k.group == group and k.tooltip
     ]
-    return [("  ".join(filter(None, (k.shown, k.typing))), k.tooltip) for k in keys]
+    return [("  ".join(filter(None, (k.shown, k.typing))), k.tooltip) for k in map(remap, keys)]
 
 
-def in_bottom_line(*, is_typing: bool, is_live: bool = True) -> list[Key]:
+def in_bottom_line(*, is_typing: bool, is_live: bool = True, remap: Remap = as_made) -> list[Key]:
     """The keys the bottom line may name, in its order; the way back to now where it is needed only."""
     if is_typing:
         candidates = (LEAVE_KEYS[0], *SCREEN_KEYS, *PROMPT_KEYS[1:], TAB_KEY, *APP_KEYS)
-        return [key for key in candidates if key.label and key.typing]
-    named = [key for key in (*SCREEN_KEYS, *APP_KEYS) if key.label and key.shown and key is not LIVE_KEY]
-    return named if is_live else [LIVE_KEY, *named]
+        return [key for key in map(remap, candidates) if key.label and key.typing]
+    named = [key for key in (*SCREEN_KEYS, *APP_KEYS) if key is not LIVE_KEY]
+    shown = named if is_live else [LIVE_KEY, *named]
+    return [key for key in map(remap, shown) if key.label and key.shown]

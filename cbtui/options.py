@@ -35,6 +35,7 @@ class LaunchOptions:
         asked: what a typed prompt is asked with: all but its text, length and chat template.
         race: requests to race in two modes as soon as the model is there.
         lesson: the lesson the program was started for; 0: none.
+        theme: one of `cbtui.settings.THEME_NAMES`; None: the settings' own.
     """
 
     runner: RunnerSpec = field(default_factory=RunnerSpec)
@@ -48,6 +49,7 @@ class LaunchOptions:
     asked: PromptRequest = field(default_factory=lambda: PromptRequest(prompt=""))
     race: tuple[PromptRequest, ...] = ()
     lesson: int = 0
+    theme: str | None = None
 
     def without_race(self) -> LaunchOptions:
         """The same once the race has begun."""

@@ -29,11 +29,12 @@ from cbtui.cli.engine_options import (
 )
 from cbtui.cli.model_options import HELP, Device, Dtype, Exact, Json, Model, Threads
 from cbtui.cli.models_app import models
+from cbtui.cli.settings_command import settings
 
 if TYPE_CHECKING:
     from engine.config import EngineConfig
 
-COMMANDS = ("launch", "compare", "run", "models", "race", "lesson", "bench")
+COMMANDS = ("launch", "compare", "run", "models", "race", "lesson", "bench", "settings")
 
 app = typer.Typer(
     name="cbtui",
@@ -93,8 +94,9 @@ def launch(
     top_k: TopK = 0,
     top_p: TopP = 1.0,
     stop: Stop = None,
+    theme: Annotated[str | None, typer.Option(metavar="NAME", help="dark, light or high-contrast.")] = None,
 ) -> int:
-    """Open the screen."""
+    """Open the screen. Defaults can be changed in a file: `cbtui settings` says which and how."""
     from cbtui.options import LaunchOptions, runner_spec
     from engine.commands import PromptRequest
 
@@ -113,6 +115,7 @@ def launch(
         max_tokens=max_tokens,
         history=history,
         asked=asked,
+        theme=_theme(theme),
     )
     from cbtui.app import run_app
 
@@ -330,6 +333,7 @@ def run(
 
 app.command()(bench)
 
+app.command()(settings)
 app.add_typer(models, name="models")
 
 
@@ -357,6 +361,19 @@ def _config(
         policy=policy_named(policy).name,
         prefix_caching=prefix_caching,
     )
+
+
+def _theme(name: str | None) -> str | None:
+    """A theme's name, checked.
+
+    Raises:
+        ValueError: there is none; the message lists those there are.
+    """
+    from cbtui.settings import THEME_NAMES
+
+    if name is not None and name not in THEME_NAMES:
+        raise ValueError(f"no theme {name!r}; there are {', '.join(THEME_NAMES)}")
+    return name
 
 
 def _modes(names: str) -> list[str]:

@@ -17,6 +17,7 @@ from cbtui.frame import Frame
 from cbtui.link import Link
 from cbtui.naming import letter_of
 from cbtui.options import LaunchOptions
+from cbtui.request_text import output_text
 from cbtui.screens.confirm import Answer, AskScreen, yes
 from cbtui.screens.live_settings import LiveSettings
 from cbtui.screens.modes import ask_mode
@@ -125,12 +126,21 @@ class ActingScreen(Screen[None]):
     def action_retry(self) -> None:
         self._send(Restart())
 
-    def action_copy_hint(self) -> None:
-        """Copy the command a failure suggests."""
+    def action_copy(self) -> None:
+        """Copy the selected request's output; after a failure, the command it suggests."""
         failure = self.state.failure
         if failure is not None and failure.hint:
             self.app.copy_to_clipboard(failure.hint)
-            self.say("copied")
+            self.say(f"copied to the clipboard: {failure.hint}")
+            return
+        ledger, request_id = self.follower.ledger, self.selected
+        if request_id is None or request_id not in ledger.stories:
+            self.say("↑↓ select a request first, then y copies its output")
+            return
+        text = output_text(ledger, ledger[request_id], ledger.step)
+        self.app.copy_to_clipboard(text)
+        size = f"{len(text):,} character{'s' * (len(text) != 1)}"
+        self.say(f"{self._letter(request_id)}'s output is in the clipboard, {size} (if the terminal lets it)")
 
     def say_rejections(self, state: EngineState) -> None:
         rejection = state.rejection

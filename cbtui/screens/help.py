@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from cbtui.keymap import Keymap, remapped
 from cbtui.keys import APP, ENGINE, REQUESTS, VIEW, in_help
 
 #: How to read the screen, a panel a line.
@@ -27,6 +28,12 @@ INTRODUCTION = (
     "Every step is one pass through the model. Static batching holds a wave of requests until its longest "
     "has ended; continuous batching refills a slot the moment it is free. Press d, watch, switch with m, "
     "press d again and compare."
+)
+
+
+SETTINGS_WORDS = (
+    "Theme, speed, slots, how long the history is, and every key can be set in a file: `cbtui settings` says "
+    "where it is and prints one to begin with. ctrl+p has the themes, too."
 )
 
 
@@ -48,13 +55,14 @@ class Pairs(Container):
 class KeyGroup(Vertical):
     """One heading of keys."""
 
-    def __init__(self, group: str) -> None:
+    def __init__(self, group: str, keymap: Keymap) -> None:
         super().__init__()
         self._group = group
+        self._keymap = keymap
 
     def compose(self) -> ComposeResult:
         yield Static(Content.styled(self._group, "bold"))
-        yield Pairs(in_help(self._group), "$accent")
+        yield Pairs(in_help(self._group, lambda key: remapped(key, self._keymap)), "$accent")
 
 
 HELP_GROUPS = (ENGINE, REQUESTS, VIEW, APP)
@@ -69,6 +77,10 @@ class HelpScreen(ModalScreen[None]):
         Binding("down,j,space", "scroll(1)", show=False, id="help.down"),
     ]
 
+    def __init__(self, keymap: Keymap) -> None:
+        super().__init__()
+        self._keymap = keymap
+
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="box") as box:
             box.border_title = Content(" Help ")
@@ -78,7 +90,8 @@ class HelpScreen(ModalScreen[None]):
             with Horizontal(id="help-keys"):
                 for groups in ((ENGINE, VIEW), (REQUESTS, APP)):
                     with Vertical():
-                        yield from map(KeyGroup, groups)
+                        yield from (KeyGroup(group, self._keymap) for group in groups)
+            yield Static(Content(SETTINGS_WORDS), id="help-settings")
 
     def action_close(self) -> None:
         self.dismiss()

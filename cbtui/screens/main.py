@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.widgets import Input
 
 from cbtui.frame import Frame
-from cbtui.keys import APP_KEYS, LEAVE_KEYS, PROMPT_KEYS, SCREEN_KEYS, bindings
+from cbtui.keys import APP_KEYS, LEAVE_KEYS, PROMPT_KEYS, SCREEN_KEYS, Remap, as_made, bindings
 from cbtui.link import Link
 from cbtui.options import LaunchOptions
 from cbtui.run_result import modes_in_words
@@ -43,6 +43,8 @@ class MainScreen(TravelScreen, ExcursionScreen):
     def __init__(self, link: Link, options: LaunchOptions) -> None:
         super().__init__(link, options)
         self._needs = Needs()
+        #: Gives keys as the user has them, for the bottom line.
+        self.remap: Remap = as_made
         self._drawn: dict[str, object] = {}
 
     def compose(self) -> ComposeResult:
@@ -54,7 +56,7 @@ class MainScreen(TravelScreen, ExcursionScreen):
             TabHeads(id="tabs"),
             Centre(id="centre"),
             prompt,
-            KeyBar(id="keys"),
+            KeyBar(remap=self.remap, id="keys"),
             id="deck",
         )
 
@@ -205,7 +207,7 @@ class MainScreen(TravelScreen, ExcursionScreen):
         match action, parameters:
             case "tab", (int(number),):
                 return self.is_mounted and number <= len(TABS[self.query_one(Deck).arrangement.kind])
-            case (("retry" | "copy_hint"), _):
+            case "retry", _:
                 return self.state.failure is not None
         return True
 
@@ -221,12 +223,14 @@ class MainScreen(TravelScreen, ExcursionScreen):
 
     @on(KeyClicked)
     async def _key_clicked(self, event: KeyClicked) -> None:
-        if event.key is LEAVE_KEYS[0]:
+        if event.key.id == LEAVE_KEYS[0].id:
             self._focus_panel()
-        elif event.key in PROMPT_KEYS:
+        elif any(event.key.id == key.id for key in PROMPT_KEYS):
             await self.query_one(PromptBar).line.run_action(event.key.action)
         else:
-            await (self.app if event.key in APP_KEYS else self).run_action(event.key.action)
+            await (self.app if any(event.key.id == key.id for key in APP_KEYS) else self).run_action(
+                event.key.action
+            )
 
     def on_key(self, event: events.Key) -> None:
         """Answer a letter that does nothing."""

@@ -12,7 +12,7 @@ from textual import events
 from textual.message import Message
 
 from cbtui.frame import Frame
-from cbtui.keys import Key, in_bottom_line
+from cbtui.keys import Key, Remap, as_made, in_bottom_line
 from cbtui.pieces import Line, Piece
 from cbtui.tokens import cell_width
 from cbtui.widgets.lines import LinesView
@@ -36,9 +36,11 @@ class KeyLine:
     keys: tuple[Key | None, ...]
 
 
-def key_line(cells: int, *, is_typing: bool, is_paused: bool, is_live: bool = True) -> KeyLine:
+def key_line(
+    cells: int, *, is_typing: bool, is_paused: bool, is_live: bool = True, remap: Remap = as_made
+) -> KeyLine:
     """The keys that work now in `cells` cells."""
-    keys = in_bottom_line(is_typing=is_typing, is_live=is_live)
+    keys = in_bottom_line(is_typing=is_typing, is_live=is_live, remap=remap)
     while len(keys) > 1 and _width(keys, is_typing, is_paused) > cells:
         worst = max(key.rank for key in keys)
         # Of equals the last goes, so that the line never jumps at its beginning.
@@ -89,8 +91,9 @@ class KeyBar(LinesView, can_focus=False):
     KeyBar { height: 1; padding: 0 1; }
     """
 
-    def __init__(self, *, id: str | None = None) -> None:
+    def __init__(self, *, remap: Remap = as_made, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._remap = remap
         self._is_typing = True
         self._is_paused = False
         self._is_live = True
@@ -109,7 +112,13 @@ class KeyBar(LinesView, can_focus=False):
         self.draw(1, lambda y, cells: self._made(cells).line)
 
     def _made(self, cells: int) -> KeyLine:
-        return key_line(cells, is_typing=self._is_typing, is_paused=self._is_paused, is_live=self._is_live)
+        return key_line(
+            cells,
+            is_typing=self._is_typing,
+            is_paused=self._is_paused,
+            is_live=self._is_live,
+            remap=self._remap,
+        )
 
     def on_click(self, event: events.Click) -> None:
         """Do what the key under the mouse does."""

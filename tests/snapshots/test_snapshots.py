@@ -11,6 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
+from cbtui.settings import Settings
 from engine.runner import Loading
 from engine.state import Arriving, EngineState, Failure
 from tests.app.replay import Feeder, later, traced_records
@@ -109,6 +110,12 @@ def test_model_failed(snap_compare: Picture) -> None:
 
 def test_help(snap_compare: Picture) -> None:
     assert snap_compare(screen(running()), terminal_size=LARGE, run_before=pressing("question_mark"))
+
+
+@pytest.mark.parametrize("theme", ["light", "high-contrast"])
+def test_running_in_other_themes(snap_compare: Picture, theme: str) -> None:
+    app = CbtuiApp(running("static").link, settings=Settings(theme=theme))
+    assert snap_compare(app, terminal_size=LARGE, run_before=pressing("tab", "tab", "tab"))
 
 
 def test_live_settings(snap_compare: Picture) -> None:

@@ -9,8 +9,12 @@ exact mode nothing that sums over a row's numbers sees how many rows there are:
 
 Claimed: a sequence's logits are the same alone, beside others, ragged and padded, **as long as its tokens
 are fed in the same pieces**. Not claimed: other pieces. Chunked prefill, a prefix-cache hit and recomputation
-after preemption feed a prompt in other pieces, attention then runs on other shapes, and the last bits may
+after preemption feed a prompt in other pieces, attention then runs on other shapes, and the last bits do
 differ. What is claimed is measured at load, and a model or machine that does not pass is refused.
+
+On the default model, 8 sequences of 7 to 80 prompt tokens, 48 rows of logits, alone against all together:
+48 equal ragged and 48 padded (prepacked products: 18 and 7, plain ones: 0 and 0, differences up to 8e-5);
+with each prompt cut after 5 tokens 0 equal, differences up to 6e-5.
 
 Cutting to 8 rows matters as much as filling up to 8: with two threads the kernel for 9 rows was seen to
 round differently from that for 8. The idea is that of batch-invariant kernels (Thinking Machines Lab,

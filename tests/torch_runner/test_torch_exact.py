@@ -110,6 +110,22 @@ def test_alone_batched_and_padded_logits_are_bitwise_equal(
         assert all(same(solo[slot], layout[slot]) for slot in range(3))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_held_slot_beside_it_changes_no_bit(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = started(build("llama"))
+    listener = Listener(runner, monkeypatch)
+    logits = []
+    for with_held in (False, True):
+        runner.open_arena(int(with_held), ArenaShape(40, 4, 4))
+        sequences = three_sequences()
+        for _ in range(4):
+            held = [sequences[2].dead_row()] if with_held and sequences[2].outputs else []
+            feeds: dict[int, int | None] = {0: None} if not with_held or held else {0: None, 2: None}
+            run_step(runner, feeds, sequences, layout, held, arena=int(with_held))
+        logits.append(listener.take()[0])
+    assert same(*logits)
+
+
 @pytest.mark.model
 def test_eight_requests_on_the_default_model_are_bitwise_equal_alone_batched_and_padded(
     default_model_path: Path, monkeypatch: pytest.MonkeyPatch

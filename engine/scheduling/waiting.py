@@ -36,6 +36,8 @@ class WaitingQueue:
             self._preempted.remove(request)
         else:
             self._dropped.add(request.request_id)
+            if 2 * len(self._dropped) > len(self._heap):
+                self.reorder(self._policy)  # seldom enough to cost nothing, and the dead do not pile up
             self._settle()
 
     def peek(self) -> Request | None:
@@ -57,7 +59,7 @@ class WaitingQueue:
         return request
 
     def reorder(self, policy: Policy) -> None:
-        """Order by another policy's key."""
+        """Order by a policy's key, without the dropped."""
         self._policy = policy
         requests = [entry[2] for entry in self._heap if entry[2].request_id not in self._dropped]
         self._dropped.clear()

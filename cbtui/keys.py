@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from textual.binding import Binding, BindingType
 
-ENGINE, REQUESTS, VIEW, APP = "Engine", "Requests", "View", "Program"
+ENGINE, REQUESTS, TIME, VIEW, APP = "Engine", "Requests", "Time", "View", "Program"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,22 +58,22 @@ class Key:
         )
 
 
-LIVE_KEY = Key(id="view.live", keys="full_stop", action="live", label="live", group=VIEW, shown=".", rank=0,
+LIVE_KEY = Key(id="view.live", keys="full_stop", action="live", label="live", group=TIME, shown=".", rank=0,
                tooltip="Back to now")  # fmt: skip
 
 #: Those that move the view in time; they work in front of the main screen too.
 TRAVEL_KEYS: tuple[Key, ...] = (
-    Key(id="view.back", keys="left_square_bracket", action="walk(-1)", label="back/forth", group=VIEW,
+    Key(id="view.back", keys="left_square_bracket", action="walk(-1)", label="back/forth", group=TIME,
         shown="[", rank=5, tooltip="One recorded step back"),
-    Key(id="view.forth", keys="right_square_bracket", action="walk(1)", label="back/forth", group=VIEW,
-        shown="]", rank=5, joins=True, tooltip="One recorded step forth; after the last one: now"),
-    Key(id="view.event_back", keys="left_curly_bracket", action="event(-1)", group=VIEW, shown="{",
-        tooltip="The step before at which somebody entered, ended or gave way, or the mode changed"),
-    Key(id="view.event_forth", keys="right_curly_bracket", action="event(1)", group=VIEW, shown="}",
-        tooltip="The next such step"),
-    Key(id="view.first", keys="0", action="first", group=VIEW, shown="0", tooltip="The first recorded step"),
-    Key(id="view.goto", keys="colon", action="goto", group=VIEW, shown=":",
-        tooltip="Go to a step by its number; a click on the timeline does it too"),
+    Key(id="view.forth", keys="right_square_bracket", action="walk(1)", label="back/forth", group=TIME,
+        shown="]", rank=5, joins=True, tooltip="One step forth; after the last one: now"),
+    Key(id="view.event_back", keys="left_curly_bracket", action="event(-1)", group=TIME, shown="{",
+        tooltip="Back to where something happened"),
+    Key(id="view.event_forth", keys="right_curly_bracket", action="event(1)", group=TIME, shown="}",
+        tooltip="Forth to where something happened"),
+    Key(id="view.first", keys="0", action="first", group=TIME, shown="0", tooltip="The first recorded step"),
+    Key(id="view.goto", keys="colon", action="goto", group=TIME, shown=":",
+        tooltip="Go to a step by its number"),
     LIVE_KEY,
 )  # fmt: skip
 
@@ -87,7 +87,7 @@ SCREEN_KEYS: tuple[Key, ...] = (
     Key(id="engine.steps", keys="S,upper_s", action="steps", group=ENGINE, shown="S",
         tooltip="So many steps, then pause"),
     Key(id="engine.until", keys="u", action="until", group=ENGINE, shown="u",
-        tooltip="Run until the next finish, admission, preemption, a step, or the end"),
+        tooltip="Run until something happens"),
     Key(id="engine.mode", keys="m,f6", action="mode", label="mode", group=ENGINE, shown="m", typing="F6",
         rank=1, tooltip="Switch between static and continuous batching"),
     Key(id="engine.modes", keys="M,upper_m", action="modes", group=ENGINE, shown="M",
@@ -107,7 +107,7 @@ SCREEN_KEYS: tuple[Key, ...] = (
     Key(id="request.below", keys="down", action="select(1)", label="select", group=REQUESTS, shown="↓",
         rank=6, joins=True, tooltip="Select the request below"),
     Key(id="request.text", keys="enter", action="open", label="text", group=REQUESTS, shown="enter", rank=7,
-        tooltip="Everything about the selected request: text, states, latencies, blocks, tokens"),
+        tooltip="All about the selected request"),
     Key(id="request.cancel", keys="x", action="cancel", label="cancel", group=REQUESTS, shown="x", rank=6,
         tooltip="Cancel the selected request"),
     Key(id="request.demo", keys="d", action="demo", label="demo", group=REQUESTS, shown="d", rank=2,
@@ -128,7 +128,7 @@ SCREEN_KEYS: tuple[Key, ...] = (
     Key(id="view.blocks", keys="k", action="blocks", label="KV", group=VIEW, shown="k", rank=8,
         tooltip="KV blocks: who owns which"),
     Key(id="view.zoom_time", keys="t", action="zoom_time", label="timeline", group=VIEW, shown="t", rank=8,
-        tooltip="Timeline: all of it, one step a column, or between"),
+        tooltip="The timeline's scale: all, or its last steps"),
     Key(id="view.tab_1", keys="1", action="tab(1)", group=VIEW, shown="1–5",
         tooltip="Choose a tab, at small sizes"),
     *(Key(id=f"view.tab_{n}", keys=str(n), action=f"tab({n})", group=VIEW) for n in range(2, 6)),

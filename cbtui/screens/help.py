@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from cbtui.keymap import Keymap, remapped
-from cbtui.keys import APP, ENGINE, REQUESTS, VIEW, in_help
+from cbtui.keys import APP, ENGINE, REQUESTS, TIME, VIEW, in_help
 
 #: How to read the screen, a panel a line.
 GUIDE = (
@@ -20,7 +20,7 @@ GUIDE = (
     ("Waiting", "the queue, and why each request is still in it"),
     ("Packed row", "the very tokens that went through the model in the shown step"),
     ("Mask", "rows are those tokens, columns what each may look back at: █ new  ▒ cached  · blocked"),
-    ("Timeline", "a lane a slot, a letter a request: reversed prefill  ▄ decode  ░ dead  · idle"),
+    ("Timeline", "a lane a slot: A prefill  ▄ decode  ░ dead  · idle. A click on a step shows that step"),
     ("Counters", "occupancy: slots that did useful work · padding and dead: work that was thrown away"),
     ("What happened", "the step in words; when all is done, what it cost"),
 )
@@ -65,7 +65,7 @@ class KeyGroup(Vertical):
         yield Pairs(in_help(self._group, lambda key: remapped(key, self._keymap)), "$accent")
 
 
-HELP_GROUPS = (ENGINE, REQUESTS, VIEW, APP)
+HELP_GROUPS = (ENGINE, APP, REQUESTS, TIME, VIEW)
 
 
 class HelpScreen(ModalScreen[None]):
@@ -88,7 +88,7 @@ class HelpScreen(ModalScreen[None]):
             yield Static(Content(INTRODUCTION), id="help-introduction")
             yield Pairs(GUIDE, "bold")
             with Horizontal(id="help-keys"):
-                for groups in ((ENGINE, VIEW), (REQUESTS, APP)):
+                for groups in (HELP_GROUPS[:2], HELP_GROUPS[2:]):
                     with Vertical():
                         yield from (KeyGroup(group, self._keymap) for group in groups)
             yield Static(Content(SETTINGS_WORDS), id="help-settings")

@@ -33,23 +33,25 @@ def ending(story: RequestStory) -> str:
     return f"{word} {story.finish.num_output_tokens:,}/{story.request.max_tokens:,}"
 
 
-def course(story: RequestStory) -> str:
-    """How it went: steps waited and run, and what static batching or preemption added."""
+def course(story: RequestStory, step: int) -> str:
+    """How it went up to a step: steps waited and run, and what static batching or preemption added."""
     if story.first_step is None or story.finish_step is None:
         return "never ran"
     waited = story.first_step - 1 - story.submitted_step
     words = [f"waited {waited:,}", f"ran {count(story.finish_step - story.first_step + 1, 'step')}"]
-    if story.dead_steps:
-        words.append(f"held {story.dead_steps:,}")
+    # A held row is dead in every step from its end on.
+    held = min(story.dead_steps, max(0, step - story.finish_step))
+    if held:
+        words.append(f"held {held:,}")
     if story.num_preemptions:
         words.append(f"preempted {story.num_preemptions}×")
     return ", ".join(words)
 
 
-def course_in(story: RequestStory, cells: int) -> str:
+def course_in(story: RequestStory, step: int, cells: int) -> str:
     """The course in full where a line of `cells` has room for it, else only how long it ran."""
     if cells >= WIDE or story.first_step is None or story.finish_step is None:
-        return course(story)
+        return course(story, step)
     return f"ran {count(story.finish_step - story.first_step + 1, 'step')}"
 
 
@@ -66,7 +68,7 @@ def finished_line(frame: Frame, request_id: str, columns: tuple[int, int, int], 
         *badge_cell(frame.badges[request_id], badge),
         (" ", ""),
         (fit(ending(story), ended), "warn" if is_bad else "strong"),
-        ("  " + fit(course_in(story, cells), min(went, max(0, went + room))) + "  ", "dim"),
+        ("  " + fit(course_in(story, frame.step, cells), min(went, max(0, went + room))) + "  ", "dim"),
     )
     if room < 4:
         return clip_line(head, cells)
@@ -81,7 +83,7 @@ def finished_columns(frame: Frame, request_ids: list[str], cells: int) -> tuple[
     return (
         badge_cells(frame.badges, request_ids),
         max((len(ending(one)) for one in stories), default=0),
-        max((len(course_in(one, cells)) for one in stories), default=0),
+        max((len(course_in(one, frame.step, cells)) for one in stories), default=0),
     )
 
 

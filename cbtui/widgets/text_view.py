@@ -36,13 +36,15 @@ def facts(frame: Frame, request_id: str) -> str:
     prompt = f"prompt {prompt_parts(frame.ledger, story).count} tokens"
     made = len(story.outputs_at(step))
     if story.finish is not None and (frame.is_live or story.is_finished_at(step)):
-        parts = [ending(story), course(story), prompt]
+        parts = [ending(story), course(story, frame.step), prompt]
         if story.ttft_s is not None:
             parts.append(f"first token after {seconds(story.ttft_s)}")
         if story.finish.error:
             parts.append(prose(story.finish.error))
         return " · ".join(parts)
-    where = f"in slot {story.slot}" if story.first_step and story.first_step <= step else "waiting"
+    slots = frame.state.slots if frame.is_live or frame.record is None else frame.record.slots
+    slot = next((one.slot for one in slots if one.request_id == request_id), None)
+    where = "waiting" if slot is None else f"in slot {slot}"
     return f"{made:,}/{story.request.max_tokens:,} tokens so far, {where} · {prompt}"
 
 

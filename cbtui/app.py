@@ -117,6 +117,7 @@ class CbtuiApp(App[None]):
             )
         if self._pace is not None:
             self.set_interval(1 / FRAMES_PER_S, self._tick)
+            self.main.welcome_soon()
 
     def _tick(self) -> None:
         if self._pace is None or not self._pace.is_due():
@@ -181,7 +182,9 @@ class CbtuiApp(App[None]):
         self.main.say("ctrl+c again to quit")
 
     async def on_event(self, event: events.Event) -> None:
-        """Any other key takes a first ctrl+c back, whoever it is for."""
+        """Any other key takes a first ctrl+c back, whoever it is for, and the first one ends the welcome."""
+        if isinstance(event, events.Key | events.Paste):
+            self.main.end_welcome()
         if isinstance(event, events.Key) and event.key != "ctrl+c":
             self._was_interrupted = False
         await super().on_event(event)

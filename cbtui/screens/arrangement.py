@@ -50,6 +50,7 @@ class Needs:
         has_twin: the last run is to be held against one of the same requests.
         tab_cells: cells the heads of the tabs take.
         centre: lines of the box in the middle; 0: there is none.
+        is_centre_low: it stands at the bottom of its place, because above it there is something to see.
     """
 
     slots: int = 3
@@ -57,6 +58,7 @@ class Needs:
     has_twin: bool = False
     tab_cells: int = 30
     centre: int = 0
+    is_centre_low: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ def arrange(size: Size, needs: Needs) -> Arrangement:
     if needs.has_twin:
         regions = _with_twin(kind, regions, needs)
     if needs.centre and kind != "tiny":
-        regions["centre"] = _centre(size, regions, needs.centre)
+        regions["centre"] = _centre(size, regions, needs.centre, is_low=needs.is_centre_low)
     return Arrangement(kind, regions)
 
 
@@ -202,7 +204,7 @@ def _with_twin(kind: Kind, regions: dict[str, Region], needs: Needs) -> dict[str
     return {**regions, **changed}
 
 
-def _centre(size: Size, regions: dict[str, Region], lines: int) -> Region:
+def _centre(size: Size, regions: dict[str, Region], lines: int, *, is_low: bool) -> Region:
     """A box in the middle of the mask, or of what stands in its place, or else of the whole screen."""
     whole = Region(0, 2, size.width, size.height - 8)
     places = [regions[name] for name in ("mask", "row") if name in regions]
@@ -211,4 +213,5 @@ def _centre(size: Size, regions: dict[str, Region], lines: int) -> Region:
     width = min(76, place.width - 4)
     room = place.height - height
     x = place.x + (place.width - width) // 2
-    return Region(x, place.y + max(min(2, room), (room + 1) // 2), width, height)
+    y = room - 1 if is_low else max(min(2, room), (room + 1) // 2)
+    return Region(x, place.y + max(0, y), width, height)

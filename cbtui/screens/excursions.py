@@ -1,17 +1,21 @@
-"""Race, load and lessons: what is more than a key's command. Between the acting base and the main screen."""
+"""Race, load and lessons: what is more than a key's command. Between the acting base and the main screen.
+
+Their screens are imported when they are asked for: the first picture does not wait for them.
+"""
 
 from __future__ import annotations
 
-from cbtui.race_setup import Pair, entries_so_far, pairs
+from typing import TYPE_CHECKING
+
 from cbtui.screens.acting import ActingScreen
-from cbtui.screens.lesson import LessonScreen, ask_lesson
-from cbtui.screens.load import Capacity, LoadScreen
-from cbtui.screens.race import RaceScreen, ask_pair
 from cbtui.words import count
-from engine.config import EngineConfig
-from engine.guest import Lend
 from engine.load import LoadSpec, StartLoad, StopLoad
-from engine.race import Entry
+
+if TYPE_CHECKING:
+    from cbtui.race_setup import Pair
+    from cbtui.screens.load import Capacity
+    from engine.guest import Lend
+    from engine.race import Entry
 
 
 class ExcursionScreen(ActingScreen):
@@ -19,6 +23,9 @@ class ExcursionScreen(ActingScreen):
 
     def action_race(self) -> None:
         """The requests so far, or the tutorial's, in two modes side by side."""
+        from cbtui.race_setup import entries_so_far
+        from cbtui.screens.race import ask_pair
+
         if self.state.model is None or self.state.status in ("loading", "failed"):
             self.say("a race needs the model: it starts when that is there")
             return
@@ -37,8 +44,9 @@ class ExcursionScreen(ActingScreen):
 
     def race(self, pair: Pair, entries: tuple[Entry, ...]) -> None:
         """Race some requests under the live engine's limits."""
-        config: EngineConfig = self.state.config
-        self.app.push_screen(RaceScreen(pair, config, entries, self._lend))
+        from cbtui.screens.race import RaceScreen
+
+        self.app.push_screen(RaceScreen(pair, self.state.config, entries, self._lend))
 
     def _lend(self, command: Lend) -> None:
         self.link.commands.put(command)
@@ -47,6 +55,8 @@ class ExcursionScreen(ActingScreen):
         """What `cbtui race` came for, as soon as the model is there."""
         entries = self.options.race
         if entries and self.state.model is not None and self.state.status not in ("loading", "failed"):
+            from cbtui.race_setup import pairs
+
             self.options = self.options.without_race()
             self.race(pairs()[0], entries)
 
@@ -57,6 +67,8 @@ class ExcursionScreen(ActingScreen):
 
     def action_load(self) -> None:
         """Start a generated load, or stop the one that is on."""
+        from cbtui.screens.load import LoadScreen
+
         state = self.state
         if state.load is not None:
             self._send(StopLoad())
@@ -76,6 +88,8 @@ class ExcursionScreen(ActingScreen):
 
     def _capacity(self) -> Capacity:
         """At the speed limit, or as fast as the last steps were."""
+        from cbtui.screens.load import Capacity
+
         fastest = self.follower.metrics.snapshot().steps_per_s
         speed = self.state.speed
         steps_per_s = fastest if speed is None else min(speed, fastest or speed)
@@ -85,6 +99,7 @@ class ExcursionScreen(ActingScreen):
 
     def action_lessons(self) -> None:
         """Choose a lesson."""
+        from cbtui.screens.lesson import ask_lesson
 
         def chosen(number: int | None) -> None:
             if number is not None:
@@ -96,6 +111,7 @@ class ExcursionScreen(ActingScreen):
 
     def lesson(self, number: int) -> None:
         """Give a lesson, and what is chosen after it. A program started for a lesson ends with it."""
+        from cbtui.screens.lesson import LessonScreen
 
         def left(following: int | None) -> None:
             if following:

@@ -24,7 +24,8 @@ from cbtui.screens.live_settings import LiveSettings
 from cbtui.screens.overlay import Overlay
 from cbtui.screens.panels import PANELS, Panel, tab_titles
 from cbtui.screens.travel import TravelScreen
-from cbtui.widgets.centre import Centre, centre_text, lines_of
+from cbtui.screens.welcoming import WelcomingScreen
+from cbtui.widgets.centre import RECORDED, Centre, centre_text, lines_of, over_recording
 from cbtui.widgets.key_bar import KeyBar, KeyClicked
 from cbtui.widgets.mask_grid import MaskGrid
 from cbtui.widgets.messages import SlotsScrolled
@@ -34,7 +35,7 @@ from cbtui.widgets.tab_heads import TabChosen, TabHeads, heads_cells
 from cbtui.widgets.timeline import Timeline
 
 
-class MainScreen(TravelScreen, ExcursionScreen):
+class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
     """See the module's words. Made of the table of panels, the prompt and the bottom line."""
 
     BINDINGS = bindings(SCREEN_KEYS)
@@ -84,9 +85,10 @@ class MainScreen(TravelScreen, ExcursionScreen):
         frame = self.frame()
         with self.app.batch_update():
             self.say_rejections(frame.state)
-            self._arrange(frame)
+            shown = self.shown_frame(frame)
+            self._arrange(frame, shown)
             for panel in PANELS:
-                self._show(panel, frame)
+                self._show(panel, frame if panel.id == "header" else shown)
             self._show_twin(frame)
             self.query_one(KeyBar).show(frame)
             if isinstance(front := self.app.screen, Overlay | LiveSettings):
@@ -99,9 +101,11 @@ class MainScreen(TravelScreen, ExcursionScreen):
         if not widget.display:
             self._drawn.pop(panel.id, None)
             return
-        key = panel.depends(frame)
+        is_recorded = panel.id != "header" and self.recorded is not None
+        key = is_recorded, panel.depends(frame)
         if self._drawn.get(panel.id) != key:
             self._drawn[panel.id] = key
+            widget.border_subtitle = RECORDED if is_recorded else None
             panel.show(widget, frame)
 
     def _show_twin(self, frame: Frame) -> None:
@@ -118,19 +122,22 @@ class MainScreen(TravelScreen, ExcursionScreen):
             name = f"The same requests, {modes_in_words(twin.summary)}:"
             self.query_one("#twin", Timeline).draw_run(twin.lanes, frame.badges, steps=steps, name=name)
 
-    def _arrange(self, frame: Frame) -> None:
+    def _arrange(self, frame: Frame, shown: Frame) -> None:
         size = self.app.size
         state = frame.state
         is_untouched = not (frame.records or state.waiting_count or state.arriving_count)
         text = centre_text(state, is_untouched)
-        lanes = len(slot_rows(frame))
-        titles = tab_titles(kind_of(size), frame)
+        if text and self.recorded is not None:
+            text = over_recording(state.loading)
+        lanes = len(slot_rows(shown))
+        titles = tab_titles(kind_of(size), shown)
         self._needs = dataclasses.replace(
             self._needs,
             slots=lanes,
             has_twin=self.follower.twin is not None and frame.is_live,
             tab_cells=heads_cells(titles),
             centre=lines_of(text, min(76, size.width - 4)) if text else 0,
+            is_centre_low=self.recorded is not None,
         )
         if text:
             self.query_one(Centre).say(text, is_failure=state.failure is not None)

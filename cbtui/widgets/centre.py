@@ -9,6 +9,8 @@ from cbtui.words import size as progress
 from engine.runner import Loading
 from engine.state import EngineState, Failure
 
+#: Marks every panel that shows the recording.
+RECORDED = "RECORDED"
 #: Cells of the progress bar.
 BAR_CELLS = 40
 
@@ -49,6 +51,19 @@ def loading_text(loading: Loading | None) -> Content:
         parts += ["\n", ("then: ", "$foreground 55%"), loading.then]
     parts += ["\n", ("You can type already: prompts wait for the model.", "$foreground 55%")]
     return Content.assemble(*parts)
+
+
+def over_recording(loading: Loading | None) -> Content:
+    """That what plays is a recording, and what loads meanwhile; short, so that it hides little."""
+    stage = "Loading the model" if loading is None else _capital(loading.stage)
+    if loading is not None and loading.done:
+        stage += f" {progress(loading.done, loading.total, loading.unit)}"
+    return Content.assemble(
+        (f" {RECORDED} ", "$warning bold reverse"),
+        " the tutorial's six requests. Any key ends it.\n",
+        (stage, "bold"),
+        (" · prompts you type wait for it", "$foreground 55%"),
+    )
 
 
 def failure_text(failure: Failure) -> Content:

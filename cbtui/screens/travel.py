@@ -21,7 +21,7 @@ from cbtui.widgets.messages import StepChosen
 from cbtui.widgets.prompt_bar import PromptsEntered
 from cbtui.widgets.timeline import Timeline
 from cbtui.words import names
-from engine.commands import UNTIL, RunUntil, Step
+from engine.commands import UNTIL, Command, Pause, Resume, RunUntil, Step
 
 #: Steps the question for their number begins with.
 STEPS_AT_ONCE = 10
@@ -36,6 +36,8 @@ class TravelScreen(ActingScreen):
 
     #: Requests known when prompts were typed while the view looked back.
     _awaited: int | None = None
+    #: What the engine runs until, by an order of this screen.
+    _waited_for: str = ""
 
     def _travel(self, where: Callable[[], int | None]) -> None:
         try:
@@ -53,6 +55,10 @@ class TravelScreen(ActingScreen):
     def keep_place(self) -> None:
         """While the view looks back: history may be dropped from under it, and what was typed arrives."""
         self._say_arrivals()
+        state = self.follower.state
+        if self._waited_for and state.paused and not state.until:
+            self.say(f"paused at step {state.step:,}: {self._waited_for}")
+            self._waited_for = ""
         chronicle = self.follower.chronicle
         if self.shown is not None and self.shown not in chronicle:
             self.shown = chronicle.first_step
@@ -166,4 +172,11 @@ class TravelScreen(ActingScreen):
     def _run_until(self, command: RunUntil) -> None:
         self.shown = None
         self._send(command, f"runs until {command.words}; space pauses")
+        self._waited_for = command.words
         self.draw()
+
+    def _send(self, command: Command, words: str = "") -> None:
+        """Any other order to run or pause takes the waiting back."""
+        if isinstance(command, Pause | Resume | Step):
+            self._waited_for = ""
+        super()._send(command, words)

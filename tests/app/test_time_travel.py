@@ -219,9 +219,13 @@ def test_run_until() -> None:
         assert isinstance(app.screen, AskNumberScreen)  # step 5 is over
         await pilot.press("0", "enter")
         assert feeder.commands == [RunUntil("step", 50)]
+        await pilot.press("u", "f")
         feeder.ready(status="running", until="the next finish")
         app.main.look()
         assert "until the next finish" in text(app, "header")
+        feeder.ready(status="paused", paused=True, step=9)
+        app.main.look()
+        assert said(app) == "paused at step 9: the next finish"
 
     drive(feeder, script)
 

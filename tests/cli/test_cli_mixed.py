@@ -83,16 +83,17 @@ def test_the_report_says_how_many_gave_way_and_what_was_reused(cbtui: Cbtui):
 
 @pytest.mark.model
 @pytest.mark.long
+@pytest.mark.parametrize("options", ["", "--prefix-caching --budget 64"])
 def test_the_default_model_gives_identical_float32_outputs_in_all_modes(
-    capsys: pytest.CaptureFixture[str],
+    options: str, capsys: pytest.CaptureFixture[str]
 ):
     from cbtui.__main__ import run
 
-    code = run(["compare", MIXED, "--modes", ",".join(MODES), *TIGHT])
+    code = run(["compare", MIXED, "--modes", ",".join(MODES), *TIGHT, *options.split()])
     data = json.loads(capsys.readouterr().out)
     assert code == 0 and data["identical"] is True and data["dtype"] == "float32"
     assert [len(ids) for ids in data["modes"]["static"]["token_ids"]] == [
         request["max_tokens"] for request in data["requests"]
     ]
-    for mode in MODES:
+    for mode in MODES if not options else ["continuous", "chunked"]:
         assert data["modes"][mode]["preemptions"] > 0, mode

@@ -64,7 +64,7 @@ class MaskDrawing:
         """The panel's title."""
         rows, queries = self._record.shape
         keys = self._record.num_keys
-        size = f"{queries} quer{'y' if queries == 1 else 'ies'} × {keys} keys"
+        size = f"{queries:,} quer{'y' if queries == 1 else 'ies'} × {keys:,} keys"
         if self._record.layout == "padded":
             size = f"{rows} rows of {size}"
         return f"Mask {size}{', folded' if self._layout.is_folded else ''}"

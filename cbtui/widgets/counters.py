@@ -15,6 +15,8 @@ from engine.stream.metrics import RATE_WINDOW_S
 _WINDOW = f"({RATE_WINDOW_S:.0f} s)"
 #: From this height on there is a line with a bar for each share.
 TALL = 7
+#: Cells a share's remark has; `of positions` fills them.
+_NOTE_CELLS = 12
 
 
 def _dimmed(lines: list[Line]) -> list[Line]:
@@ -45,7 +47,7 @@ def _speed(frame: Frame, cells: int) -> Line:
 
 
 def _share(name: str, share: float, remark: str, cells: int) -> Line:
-    width = max(0, cells - 12 - 7 - 14)
+    width = max(0, cells - 12 - 7 - 2 - _NOTE_CELLS)
     return (
         (" " + name.ljust(11), "dim"),
         *gauge(share, width),
@@ -94,6 +96,8 @@ def counter_lines(frame: Frame, cells: int, height: int) -> list[Line]:
         return [((" " + EMPTY["counters"], "dim"),)]
     record = frame.record
     step_tokens = f"{record.tokens.total:,} of {record.max_num_batched_tokens:,}" if record else ""
+    if len(step_tokens) > _NOTE_CELLS:
+        step_tokens = step_tokens.replace(" of ", "/")
     if height >= TALL:
         lines = [
             _speed(frame, cells),

@@ -94,8 +94,8 @@ class ArenaCache(Cache):
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store `[B, heads, L, dim]` keys and values of a layer at the step's write cells."""
-        keys, values = self._write(key_states, value_states, layer_idx)
-        return keys.unsqueeze(0), values.unsqueeze(0)
+        self.write(key_states, value_states, layer_idx)
+        return self.arena.keys[layer_idx].unsqueeze(0), self.arena.values[layer_idx].unsqueeze(0)
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """0: positions are always given, so nothing may be derived from a common length."""
@@ -105,9 +105,8 @@ class ArenaCache(Cache):
         """Length of the key axis and its offset, for a model that builds a mask after all."""
         return self.step.geometry.num_keys, 0
 
-    def _write(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def write(self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int) -> None:
+        """Store `[B, heads, L, dim]` keys and values of a layer at the step's write cells."""
         keys, values = self.arena.keys[layer_idx], self.arena.values[layer_idx]
         cells = self.step.write_cells
         for layer, states in ((keys, _flat(key_states, keys)), (values, _flat(value_states, values))):
@@ -115,7 +114,6 @@ class ArenaCache(Cache):
                 layer[:, cells] = states
             else:
                 layer.index_copy_(1, cells, states)
-        return keys, values
 
 
 class GatheringCache(ArenaCache):
@@ -129,7 +127,8 @@ class GatheringCache(ArenaCache):
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Store as `ArenaCache` does, then gather."""
-        keys, values = self._write(key_states, value_states, layer_idx)
+        self.write(key_states, value_states, layer_idx)
+        keys, values = self.arena.keys[layer_idx], self.arena.values[layer_idx]
         cells = self.step.key_cells
         return keys[:, cells].transpose(0, 1), values[:, cells].transpose(0, 1)
 

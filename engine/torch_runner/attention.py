@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -80,25 +80,46 @@ def segment_attention(
     layer = getattr(module, "layer_idx", None)
     if layer is not None:
         step.windows_seen[layer] = sliding_window
+    scores = Scores(query.shape[-1] ** -0.5 if scaling is None else scaling, softcap, s_aux)
+    run = attend if step.attend is None else step.attend
+    return run(step, query, key, value, sliding_window, scores), None
+
+
+class Scores(NamedTuple):
+    """How scores are made: a factor, a cap (None: none), one more score a head (None: none)."""
+
+    scale: float
+    softcap: float | None = None
+    sinks: torch.Tensor | None = None
+
+
+def attend(
+    step: Step,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    window: int | None,
+    scores: Scores,
+) -> torch.Tensor:
+    """Attention of a step by its groups; tensors are those of `segment_attention`."""
     rows, heads, columns, dim = query.shape
-    scale = dim**-0.5 if scaling is None else scaling
     queries = query.transpose(1, 2).reshape(rows * columns, heads, dim)
     keys, values = key[0], value[0]
-    groups = step.groups(sliding_window)
+    groups = step.groups(window)
     parts = []
     for group in groups.members:
         own = queries if len(groups.members) == 1 and groups.in_order else queries[group.queries]
-        if softcap is None and s_aux is None:
-            parts.append(_attend(group, own, keys, values, scale))
+        if scores.softcap is None and scores.sinks is None:
+            parts.append(_attend(group, own, keys, values, scores.scale))
         else:
-            parts.append(_attend_by_hand(group, own, keys, values, scale, softcap, s_aux))
+            parts.append(_attend_by_hand(group, own, keys, values, scores))
     if groups.in_order:
         output = parts[0] if len(parts) == 1 else torch.cat(parts)
     else:
         output = queries.new_empty(rows * columns, heads, value.shape[-1])
         for group, part in zip(groups.members, parts, strict=True):
             output[group.queries] = part
-    return output.view(rows, columns, heads, -1), None
+    return output.view(rows, columns, heads, -1)
 
 
 def _attend(
@@ -148,11 +169,10 @@ def _attend_by_hand(
     queries: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,
-    scale: float,
-    softcap: float | None,
-    sinks: torch.Tensor | None,
+    scoring: Scores,
 ) -> torch.Tensor:
     """As `_attend`, in plain products, for scores the fused kernel cannot change."""
+    scale, softcap, sinks = scoring
     heads, kv_heads = queries.shape[1], keys.shape[0]
     s, n, k = group.num_sequences, group.num_queries, group.num_keys
     q = queries.view(s, n, heads, -1).transpose(1, 2)

@@ -49,6 +49,7 @@ class LoadOptions:
         exact: logits bitwise the same alone and in any batch, as long as a sequence's tokens are fed in the
             same pieces (`exact.py`); slower, float32 on the CPU and one thread only.
         prepack: let oneDNN keep its own copy of the linear weights (CPU, float32 and bfloat16).
+        replay: run recurring steps by replay where that gives the same logits (CPU, fast route).
         cache_dir: where a `tokenizer.json` goes if the source has none.
     """
 
@@ -58,6 +59,7 @@ class LoadOptions:
     route: Route = "fast"
     exact: bool = False
     prepack: bool = True
+    replay: bool = True
     cache_dir: Path = field(default_factory=cache_root)
 
 

@@ -162,7 +162,11 @@ class TorchRunner:
             if not isinstance(source, ResolvedModel):
                 source = resolve(source, self._progress)
             loaded = load_model(source, options, self._progress)
-        if options.num_threads or loaded.info.exact or loaded.causal.device.type != "cpu":
+        if loaded.info.exact or loaded.causal.device.type != "cpu":
+            return loaded
+        if options.replay and loaded.route == "fast":
+            loaded.causal.replay()
+        if options.num_threads:
             return loaded
         self._threads = ThreadChooser(torch.set_num_threads, num_cores())
         number = self._threads.probe(_small_step(loaded))

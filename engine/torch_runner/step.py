@@ -7,6 +7,7 @@ of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -60,6 +61,8 @@ class Step:
         self._groups: dict[int | None, Groups] = {}
         #: Sliding windows the attention calls asked for, by layer: what the load-time probe looks at.
         self.windows_seen: dict[int, int | None] = {}
+        #: Called instead of `attention.attend` while a step is recorded (`replay.py`).
+        self.attend: Callable[..., torch.Tensor] | None = None
 
     @cached_property
     def key_cells(self) -> torch.Tensor:
@@ -74,7 +77,7 @@ class Step:
         padding = [self.arena.padding_cell]
         return self._tensor([padding * (num_keys - len(cells)) + cells for cells in per_row])
 
-    @property
+    @cached_property
     def logits_to_keep(self) -> torch.Tensor:
         """The sampled places as transformers takes them: indices for one row, a boolean mask for several."""
         rows, columns = self.geometry.shape

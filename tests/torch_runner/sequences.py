@@ -59,8 +59,8 @@ def logprobs(kind: str, prompt: list[int], outputs: list[int]) -> list[float]:
 
 
 @cache
-def _started(kind: str, route: Route) -> TorchRunner:
-    options = LoadOptions(dtype="float64", route=route, prepack=False, num_threads=1)
+def _started(kind: str, route: Route, replay: bool = False) -> TorchRunner:
+    options = LoadOptions(dtype="float64", route=route, prepack=False, replay=replay, num_threads=1)
     runner = TorchRunner(build(kind), options=options)
     runner.start()
     failed = [event for event in runner.poll() if isinstance(event, LoadFailed)]
@@ -70,10 +70,14 @@ def _started(kind: str, route: Route) -> TorchRunner:
 
 
 def make_runner(
-    kind: str = "llama", route: Route = "fast", shape: ArenaShape = ARENA, arenas: Iterable[int] = (0,)
+    kind: str = "llama",
+    route: Route = "fast",
+    shape: ArenaShape = ARENA,
+    arenas: Iterable[int] = (0,),
+    replay: bool = False,
 ) -> TorchRunner:
     """A started runner on a small model in float64, with fresh arenas open."""
-    runner = _started(kind, route)
+    runner = _started(kind, route, replay)
     runner.start()  # loaded already: this only drops the arenas of the test before
     runner.poll()
     for arena in arenas:

@@ -12,6 +12,8 @@ from engine.race import Entry, LaneSpec
 from engine.scheduling.modes import MODES
 from engine.stream.ledger import Ledger
 
+#: Token positions of a step in a chunked lane at most: with the usual budget hardly a prompt would be cut.
+CHUNKED_BUDGET = 64
 #: Requests of the live engine that race at most: the newest ones.
 MOST_ENTRIES = 64
 
@@ -29,7 +31,7 @@ class Pair:
 _PAIRS = (
     Pair("static", "continuous", "what refilling slots gains"),
     Pair("continuous-padded", "continuous", "what packing gains over padding"),
-    Pair("continuous", "chunked", "what cutting long prompts does to the others"),
+    Pair("continuous", "chunked", "what cutting prompts to 64 tokens a step does to the others"),
     Pair("static", "continuous-padded", "refilled slots alone, in the same rectangles"),
 )
 
@@ -47,8 +49,13 @@ def entries_so_far(ledger: Ledger) -> tuple[Entry, ...]:
 
 
 def lanes_of(pair: Pair, config: EngineConfig, entries: Sequence[Entry]) -> tuple[LaneSpec, LaneSpec]:
-    """The two lanes: the same limits and requests, another mode each."""
-    return (
-        LaneSpec(pair.one, msgspec.structs.replace(config, mode=pair.one), tuple(entries)),
-        LaneSpec(pair.other, msgspec.structs.replace(config, mode=pair.other), tuple(entries)),
-    )
+    """The two lanes: the same limits and requests, another mode each; a chunked lane's budget is small."""
+    return (_lane(pair.one, config, entries), _lane(pair.other, config, entries))
+
+
+def _lane(mode: str, config: EngineConfig, entries: Sequence[Entry]) -> LaneSpec:
+    budget = config.max_num_batched_tokens
+    if mode == "chunked":
+        budget = min(budget, max(CHUNKED_BUDGET, config.max_num_seqs))
+    in_mode = msgspec.structs.replace(config, mode=mode, max_num_batched_tokens=budget)
+    return LaneSpec(mode, in_mode, tuple(entries))

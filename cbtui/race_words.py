@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from cbtui.pieces import Line, Piece, say
 from cbtui.race_score import Lane, Score, same_outputs, score
 from cbtui.words import count, seconds
+from engine.stream.records import StepRecord
 
 #: A shape a mode, as in the header.
 SHAPES = {"continuous": "●", "continuous-padded": "◧", "static": "■", "chunked": "▤"}
@@ -108,6 +109,9 @@ def _tie(one: tuple[Lane, Score], other: tuple[Lane, Score]) -> str:
 def _about_chunks(one: tuple[Lane, Score], other: tuple[Lane, Score]) -> str:
     (cut, pieces), (_, whole) = sorted([one, other], key=lambda pair: pair[0].name != "chunked")
     name = next(lane.name for lane, _ in (one, other) if lane is not cut)
+    if not _was_cut(cut):
+        steps = f"{whole.steps:,} steps in {name} and {pieces.steps:,} in chunked"
+        return f"No prompt was long enough to be cut: {steps}."
     gaps = (whole.longest_gap_s, pieces.longest_gap_s)
     if None in gaps or not gaps[1]:
         return f"Chunked took {count(pieces.steps, 'step')}, {name} {whole.steps:,}."
@@ -116,10 +120,16 @@ def _about_chunks(one: tuple[Lane, Score], other: tuple[Lane, Score]) -> str:
     if extra < 0:
         price = f"in {count(-extra, 'step')} fewer"
     return (
-        f"The longest a running request waited for its next token was {seconds(gaps[0])} in {name} and "
-        f"{seconds(gaps[1])} in chunked, {price}, because chunked feeds a long prompt in pieces beside the "
+        f"The longest a running request waited for its next token was {_ms(gaps[0])} in {name} and "
+        f"{_ms(gaps[1])} in chunked, {price}, because chunked feeds a long prompt in pieces beside the "
         f"decodes instead of all at once."
     )
+
+
+def _was_cut(lane: Lane) -> bool:
+    """Whether any prompt was fed in pieces."""
+    steps = (record for record in lane.frame.records if isinstance(record, StepRecord))
+    return any(segment.num_prompt_left for record in steps for segment in record.segments)
 
 
 def footnotes(lanes: Sequence[Lane]) -> str:
@@ -127,7 +137,7 @@ def footnotes(lanes: Sequence[Lane]) -> str:
     parts = []
     for lane in lanes:
         figures = score(lane)
-        parts.append(f"{lane.name} {seconds(figures.elapsed_s)} at {seconds(figures.step_s)} a step")
+        parts.append(f"{lane.name} {seconds(figures.elapsed_s)} at {_ms(figures.step_s)} a step")
     same = (
         "Every output token is the same in both lanes."
         if same_outputs(lanes)
@@ -201,13 +211,18 @@ def _rows(scores: Sequence[Score]) -> list[_Row]:
         ("token positions", [s.positions for s in scores], [f"{s.positions:,}" for s in scores]),
         ("  padding", [s.padding for s in scores], [f"{s.padding:,}" for s in scores]),
         ("  dead work", [s.dead for s in scores], [f"{s.dead:,}" for s in scores]),
-        ("a step, mean", [None, None], [seconds(s.step_s) for s in scores]),
-        ("longest gap in a text", [None, None], [seconds(s.longest_gap_s) for s in scores]),
+        ("a step, mean", [None, None], [_ms(s.step_s) for s in scores]),
+        ("longest gap in a text", [None, None], [_ms(s.longest_gap_s) for s in scores]),
         ("mean first token", [s.ttft_s for s in scores], [seconds(s.ttft_s) for s in scores]),
         ("mean completion", [s.completion_s for s in scores], [seconds(s.completion_s) for s in scores]),
         ("lane's clock", [None, None], [seconds(s.elapsed_s) for s in scores]),
     ]
     return rows
+
+
+def _ms(value_s: float | None) -> str:
+    """Milliseconds: a mean step is to be compared closely."""
+    return "–" if value_s is None else f"{value_s * 1000:,.1f} ms"
 
 
 def _styles(values: Sequence[float | None]) -> list[str]:

@@ -22,32 +22,12 @@ from engine.race import LaneSpec, Race, enter, smallest_arena, with_room
 from engine.runner import Encoded, EncodedPrompt, PromptInput, RunnerDied, RunnerError
 from engine.state import EngineState, Failure, Status
 from engine.stream.recording import blocked_now, slots_now, waiting_now
-from engine.stream.records import RequestRecord, StepRecord
+from engine.stream.records import RequestRecord
 
 #: While steps follow each other faster than this, not every one is published, seconds.
 PUBLISH_EVERY_S = 0.015
 #: Lanes use the arenas from this one on; 0 is the loop's own.
 FIRST_ARENA = 1
-
-#: Told of a step and its lane's number: whether the race shall pause once the round is over.
-Until = Callable[[int, StepRecord], bool]
-
-
-class RunUntil(msgspec.Struct, frozen=True):
-    """Run on, and pause after the first round with a step that meets the condition."""
-
-    condition: Until
-
-
-RaceCommand = Command | RunUntil
-
-
-class RaceQueue(CommandQueue):
-    """Commands to a race."""
-
-    def order(self, command: RaceCommand) -> None:
-        """Put a command; besides the loop's own a race knows `RunUntil`."""
-        self.put(command)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +57,12 @@ class RaceGuest:
         source: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.lanes = tuple(lanes)
-        self.commands = RaceQueue()
+        self.commands = CommandQueue()
         self.channels = tuple(LaneChannels() for _ in self.lanes)
         self._source = source
         self._speed = speed
         self._paused = paused
         self._rounds_left = 0
-        self._until: Until | None = None
-        self._until_met = False
         self._lent: Lent | None = None
         self._race: Race | None = None
         self._failure: Failure | None = None
@@ -180,18 +158,15 @@ class RaceGuest:
 
     # -- commands -----------------------------------------------------------------------------
 
-    def _apply(self, command: RaceCommand) -> None:
+    def _apply(self, command: Command) -> None:
         match command:
             case Pause():
-                self._paused, self._rounds_left, self._until = True, 0, None
+                self._paused, self._rounds_left = True, 0
             case Resume():
-                self._paused, self._rounds_left, self._until = False, 0, None
-            case Step(count):
-                self._paused, self._until = True, None
-                self._rounds_left += count
-            case RunUntil(condition):
                 self._paused, self._rounds_left = False, 0
-                self._until, self._until_met = condition, False
+            case Step(count):
+                self._paused = True
+                self._rounds_left += count
             case SetSpeed(rounds_per_s) if rounds_per_s is None or rounds_per_s > 0:
                 self._speed, self._next_round_at = rounds_per_s, 0.0
             case Close():
@@ -231,18 +206,11 @@ class RaceGuest:
             self.channels[lane].history.append(loss.record)
             raise
         self.channels[lane].history.append(record)
-        if self._until is not None and self._until(lane, record):
-            self._until_met = True
         if race.is_even:
-            self._end_round()
+            self._rounds_left = max(0, self._rounds_left - 1)
         is_edge = self._paused or not race.engines[lane].has_work
         if is_edge or self._source() - self._published_at >= PUBLISH_EVERY_S:
             self._publish()
-
-    def _end_round(self) -> None:
-        self._rounds_left = max(0, self._rounds_left - 1)
-        if self._until_met:
-            self._until, self._until_met, self._paused = None, False, True
 
     # -- out ----------------------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ class LessonPlay:
             self._is_moving = False
             return False
         seen = [follower.record for follower in self._followers]
-        self._guest.commands.order(Step())
+        self._guest.commands.put(Step())
         while self._guest.turn() <= 0:
             pass
         for follower in self._followers:

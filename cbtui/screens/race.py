@@ -94,7 +94,7 @@ class RaceScreen(LookingScreen):
 
     def on_unmount(self) -> None:
         """However it is left: the model goes back."""
-        self.guest.commands.order(Close())
+        self.guest.commands.put(Close())
 
     # -- drawing ------------------------------------------------------------------------------
 
@@ -152,10 +152,10 @@ class RaceScreen(LookingScreen):
     def action_pause(self) -> None:
         state = self._followers[0].state
         other = self._followers[1].state
-        self.guest.commands.order(Resume() if state.paused or other.paused else Pause())
+        self.guest.commands.put(Resume() if state.paused or other.paused else Pause())
 
     def action_step(self) -> None:
-        self.guest.commands.order(Step())
+        self.guest.commands.put(Step())
 
     def action_speed(self, by: int) -> None:
         """Half or twice as many rounds a second."""
@@ -166,11 +166,11 @@ class RaceScreen(LookingScreen):
             return
         if isinstance(command, SetSpeed):
             self._speed = command.steps_per_s
-            self.guest.commands.order(command)
+            self.guest.commands.put(command)
 
     def action_again(self) -> None:
         """From the start, with the same requests."""
-        self.guest.commands.order(Close())
+        self.guest.commands.put(Close())
         self.guest = self._new_guest()
         self._followers = self._new_followers()
         self._lend(Lend(self.guest))

@@ -27,8 +27,12 @@ def welcome() -> Content:
         " ",
         ("d", "$accent bold"),
         ": the tutorial's six requests.   ",
+        ("Esc", "$accent bold"),
+        " ",
+        ("l", "$accent bold"),
+        ": lessons.   ",
         ("F1", "$accent bold"),
-        ": all keys.",
+        ": keys.",
     )
 
 

@@ -35,7 +35,7 @@ class Track:
                 self.guest.take(event)
 
     def rounds(self, count: int) -> None:
-        self.guest.commands.order(Step(count))
+        self.guest.commands.put(Step(count))
         self.turns()
 
     def turns(self) -> None:

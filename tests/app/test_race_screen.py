@@ -8,6 +8,7 @@ from cbtui.app import CbtuiApp
 from cbtui.options import LaunchOptions
 from cbtui.pieces import plain
 from cbtui.race_score import score
+from cbtui.race_setup import pairs
 from cbtui.race_words import commentary, sentence, verdict
 from cbtui.screens.confirm import AskScreen
 from cbtui.screens.race import RaceScreen
@@ -212,3 +213,38 @@ def test_the_race_fits_every_size() -> None:
         assert app.screen is screen
 
     drive(ready(), script)
+
+
+def test_a_chunked_lane_has_a_small_budget_and_says_whether_it_mattered() -> None:
+    short = tuple(PromptRequest(prompt="x" * 5, max_tokens=cap) for cap in (6, 3, 4))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        app.main.race(pairs()[2], short)
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, RaceScreen)
+        assert screen.guest.lanes[1].config.max_num_batched_tokens == 64
+        Track(screen).to_the_end()
+        screen.look()
+        assert verdict(screen.lanes) == (
+            "No prompt was long enough to be cut: 6 steps in continuous and 6 in chunked."
+        )
+
+    drive(ready(), script)
+
+
+def test_chunks_are_praised_for_the_shorter_gap() -> None:
+    long = tuple(PromptRequest(prompt="x" * n, max_tokens=cap) for n, cap in ((5, 30), (5, 4), (400, 4)))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        app.main.race(pairs()[2], long)
+        await pilot.pause()
+        screen = app.screen
+        assert isinstance(screen, RaceScreen)
+        Track(screen).to_the_end()
+        screen.look()
+        words = verdict(screen.lanes)
+        assert words.startswith("The longest a running request waited for its next token was 451.0 ms in")
+        assert "and 114.0 ms in chunked" in words
+
+    drive(ready(config=EngineConfig(max_num_seqs=2)), script)

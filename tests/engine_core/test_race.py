@@ -17,7 +17,7 @@ from engine.fake import FakeRunner, fake_token_bytes
 from engine.guest import Lend, Lent
 from engine.loop import EngineLoop
 from engine.race import LaneSpec, Race, enter, with_room
-from engine.race_guest import RaceGuest, RunUntil
+from engine.race_guest import RaceGuest
 from engine.runner import EncodedPrompt, RunnerDied
 from engine.step.plan import Plan, Reply
 from engine.stream.comparison import folded
@@ -132,34 +132,24 @@ def test_a_step_is_a_round() -> None:
     guest = begun(runner, lanes(), paused=True)
     drained(guest)
     assert runner.arenas == []
-    guest.commands.order(Step(2))
+    guest.commands.put(Step(2))
     drained(guest)
     assert runner.arenas == [1, 2, 1, 2]
     assert guest.channels[0].mailbox.latest().status == "paused"
 
 
-def test_run_until_ends_its_round_and_pauses() -> None:
+def test_the_speed_limits_rounds_not_steps() -> None:
     runner = CountingRunner()
     guest = begun(runner, lanes(), paused=True)
-    guest.commands.order(RunUntil(lambda lane, record: lane == 0 and bool(record.events.finished)))
-    drained(guest)
-    assert [len(steps_of(guest, lane)) for lane in (0, 1)] == [6, 6]
-    guest.commands.order(Resume())
-    drained(guest)
-    assert guest.channels[0].mailbox.latest().status == "idle"
-
-
-def test_pause_takes_a_condition_back_and_the_speed_limits_rounds() -> None:
-    runner = CountingRunner()
-    guest = begun(runner, lanes(), paused=True)
-    guest.commands.order(RunUntil(lambda lane, record: True))
-    guest.commands.order(Pause())
     drained(guest)
     assert runner.arenas == []
-    guest.commands.order(SetSpeed(0.1))
-    guest.commands.order(Resume())
+    guest.commands.put(SetSpeed(0.1))
+    guest.commands.put(Resume())
     assert guest.turn() == 0.0 and guest.turn() == 0.0
     assert guest.turn() == pytest.approx(7.0)
+    guest.commands.put(Pause())
+    runner.now += 100.0
+    assert guest.turn() == float("inf") and runner.arenas == [1, 2]
 
 
 def test_an_arena_holds_no_more_than_the_requests_can_fill() -> None:

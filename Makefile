@@ -39,7 +39,7 @@ test-long: setup
 
 bench: setup
 	$(PY) -m tests.benchmarks $(if $(PARTS),--parts $(PARTS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
-		$(if $(SCALE),--scale $(SCALE)) $(if $(THREADS),--threads $(THREADS)) $(if $(JSON),--json $(JSON))
+		$(if $(SCALE),--scale $(SCALE)) $(if $(THREADS),--threads $(THREADS)) $(if $(JSON),--json $(JSON)) $(if $(CPU),--cpu)
 
 snapshots: setup
 	$(PY) -m pytest -m "not long" --snapshot-update

@@ -4,6 +4,7 @@
     make bench PARTS=step,peers ROUNDS=1    some of them, once
     make bench SCALE=0.1                    outputs a tenth as long: a quick look, prompts weigh more
     make bench JSON=bench.json              the numbers as data too
+    make bench THREADS=1 CPU=1              processor time: for a machine that others use too
 
 Times are of one machine at one time, so contenders run in turns and ratios are taken round by round. A
 machine that does something else at the same time makes all of them wrong, most of all with more than
@@ -24,7 +25,7 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 from tests.benchmarks.parts import Effort, modes, pages, peers, start, step
 from tests.benchmarks.quality import quality
-from tests.benchmarks.report import Report, machine
+from tests.benchmarks.report import Report, machine, use_cpu_time
 
 PARTS: dict[str, Callable[[Report, Effort], None]] = {
     "start": start,
@@ -44,12 +45,18 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="of output lengths")
     parser.add_argument("--threads", default="2,1", help="numbers of torch threads")
     parser.add_argument("--json", type=Path, help="where to write the numbers")
+    parser.add_argument(
+        "--cpu", action="store_true", help="processor time, not elapsed: one thread on a busy machine"
+    )
     options = parser.parse_args()
     names = [name.strip() for name in options.parts.split(",") if name.strip()]
     if unknown := sorted(set(names) - set(PARTS)):
         parser.error(f"no part called {', '.join(unknown)}; there are {', '.join(PARTS)}")
     effort = Effort(options.rounds, options.scale, tuple(int(n) for n in options.threads.split(",")))
-    report = Report(machine() | {"rounds": f"{effort.rounds} rounds"})
+    if options.cpu:
+        use_cpu_time()
+    kind = "processor time" if options.cpu else "elapsed time"
+    report = Report(machine() | {"rounds": f"{effort.rounds} rounds, {kind}"})
     for name in names:
         print(f"{name} …", flush=True)
         PARTS[name](report, effort)

@@ -22,6 +22,7 @@ from engine.torch_runner.checks import check_class, check_config, check_model, l
 from engine.torch_runner.encoding import tokenizer_json
 from engine.torch_runner.exact import check_request, make_exact
 from engine.torch_runner.forward import CausalModel, Route
+from engine.torch_runner.norms import fuse_norms
 from engine.torch_runner.prepack import PackedLinear, prepack_linears
 from engine.torch_runner.probe import Findings, probe, probe_exact
 from engine.torch_runner.sources import check_gguf, read_config, read_tokenizer, read_weights
@@ -48,7 +49,8 @@ class LoadOptions:
         route: attention: `fast`, or `reference` (a dense mask and the model's own eager attention).
         exact: logits bitwise the same alone and in any batch, as long as a sequence's tokens are fed in the
             same pieces (`exact.py`); slower, float32 on the CPU and one thread only.
-        prepack: let oneDNN keep its own copy of the linear weights (CPU, float32 and bfloat16).
+        prepack: let oneDNN keep its own copy of the linear weights, and fuse RMSNorms (CPU, float32 and
+            bfloat16).
         replay: run recurring steps by replay where that gives the same logits (CPU, fast route).
         cache_dir: where a `tokenizer.json` goes if the source has none.
     """
@@ -230,6 +232,8 @@ def _prepare_linears(model: PreTrainedModel, device: torch.device, options: Load
     if options.exact:
         return f"{make_exact(model)} plain, eight rows at a time"
     count = sum(isinstance(module, torch.nn.Linear | Conv1D) for module in model.modules())
+    if options.prepack and device.type == "cpu":
+        fuse_norms(model)
     if options.prepack and device.type == "cpu" and (packed := prepack_linears(model)):
         forwards = [module.__dict__.get("forward") for module in model.modules()]
         products = {id(forward.packed) for forward in forwards if isinstance(forward, PackedLinear)}

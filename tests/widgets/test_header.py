@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import msgspec
 import pytest
 
 from cbtui.pieces import line_width, plain
@@ -80,3 +83,12 @@ def test_loading_names_stage_bytes_and_what_is_next() -> None:
 def test_a_failure_is_named() -> None:
     text = header(Stage(), 80, "failed", failure=Failure("fetch", "no network"))
     assert "✗ failed: fetch" in text
+
+
+def test_exact_mode_is_said_beside_the_type() -> None:
+    stage = Stage().tutorial().step(2)
+    frame = stage.frame()
+    assert frame.state.model is not None
+    model = msgspec.structs.replace(frame.state.model, exact=True)
+    frame = dataclasses.replace(frame, state=msgspec.structs.replace(frame.state, model=model))
+    assert "cpu float32 exact · 3 slots" in plain(header_line(frame, 160))

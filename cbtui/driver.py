@@ -50,6 +50,7 @@ class LoopDriver:
 
     def run(self, should_stop: Callable[[], bool]) -> None:
         """Block until a `Close` command, `close()` or `should_stop()`."""
+        from cbtui.file_feed import FileFeed
         from engine.loop import EngineLoop
         from engine.session import token_bytes_of
 
@@ -57,17 +58,24 @@ class LoopDriver:
             if self._is_closed:
                 return
             runner = self._runner = self._make_runner(self._options)
+        options = self._options
+        feed = FileFeed(options.requests, options.arrivals, self._link, raw=options.raw)
+
+        def between_turns() -> bool:
+            feed.look()
+            return should_stop()
+
         EngineLoop(
-            self._options.config,
+            options.config,
             runner,
             commands=self._link.commands,
             mailbox=self._link.mailbox,
             history=self._link.history,
-            paused=self._options.paused,
-            speed=self._options.speed,
+            paused=options.paused,
+            speed=options.speed,
             n_top=N_TOP,
             token_bytes=token_bytes_of,
-        ).run(should_stop)
+        ).run(between_turns)
 
     def close(self) -> None:
         """End the model at once; a forward under way fails, and the loop with it."""

@@ -33,6 +33,8 @@ class LaunchOptions:
         raw: plain continuation instead of the model's chat template.
         max_tokens: output tokens at most of a prompt typed without saying.
         asked: what a typed prompt is asked with: all but its text, length and chat template.
+        requests: of a file, submitted as soon as the model is there.
+        arrivals: their arrival times so many times as fast; None: all at once.
         race: requests to race in two modes as soon as the model is there.
         lesson: the lesson the program was started for; 0: none.
         theme: one of `cbtui.settings.THEME_NAMES`; None: the settings' own.
@@ -47,6 +49,8 @@ class LaunchOptions:
     raw: bool = False
     max_tokens: int = DEFAULT_MAX_TOKENS
     asked: PromptRequest = field(default_factory=lambda: PromptRequest(prompt=""))
+    requests: tuple[PromptRequest, ...] = ()
+    arrivals: float | None = None
     race: tuple[PromptRequest, ...] = ()
     lesson: int = 0
     theme: str | None = None

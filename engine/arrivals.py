@@ -12,8 +12,9 @@ from itertools import chain, islice
 
 from engine.commands import PromptRequest
 from engine.engine import Engine
+from engine.prompting import enter, inputs_of, prompts_of
 from engine.request import SamplingParams
-from engine.runner import Encoded, ModelRunner, PromptInput
+from engine.runner import Encoded, ModelRunner
 from engine.state import Arriving
 from engine.stream.records import WAITING_SHOWN
 
@@ -79,7 +80,7 @@ class Arrivals:
         for ticket, group in self._groups.items():
             if ticket not in self._asked:
                 self._asked.add(ticket)
-                self._runner.encode(ticket, [PromptInput(a.request.prompt, a.request.chat) for a in group])
+                self._runner.encode(ticket, inputs_of([a.request for a in group]))
 
     def ask_again(self) -> None:
         """The runner is new: whatever it was asked before is lost."""
@@ -92,20 +93,19 @@ class Arrivals:
         self._asked.discard(event.ticket)
         group = self._groups.pop(event.ticket, [])
         errors = []
-        for arrival, prompt in zip(group, event.prompts, strict=True):
+        prompts = prompts_of([arrival.request for arrival in group], event.prompts) if group else []
+        for arrival, prompt in zip(group, prompts, strict=True):
             if arrival.cancelled:
                 continue
             if prompt.error:
                 errors.append(prompt.error)
                 continue
             try:
-                engine.add_request(
-                    prompt.token_ids,
+                enter(
+                    engine,
+                    arrival.request,
+                    prompt,
                     arrival.params,
-                    prompt_text=arrival.request.prompt,
-                    label=arrival.request.label,
-                    num_template_tokens=prompt.num_template_tokens,
-                    priority=arrival.request.priority,
                     arrival_s=arrival.arrival_s,
                     index=arrival.index,
                 )

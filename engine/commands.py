@@ -9,15 +9,42 @@ import msgspec
 from engine.guest import Lend
 from engine.load import StartLoad, StopLoad
 from engine.request import SamplingParams
+from engine.runner import Message
 from engine.stream.records import Record
+
+
+class MadeUp(msgspec.Struct, frozen=True):
+    """A prompt of which only the length is known; `engine.prompting` makes its tokens up.
+
+    Attributes:
+        num_tokens: how many.
+        key: what this prompt's own tokens are drawn with.
+        shared_key: with an entry of `hash_ids`, what the tokens of one of its blocks are drawn with.
+        hash_ids: of its blocks from the first on; equal ids under one `shared_key` are equal tokens.
+        block_tokens: how many tokens an id stands for.
+    """
+
+    num_tokens: int
+    key: str
+    shared_key: str = ""
+    hash_ids: tuple[int, ...] = ()
+    block_tokens: int = 512
 
 
 class PromptRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request as a person or a file asks for it: text, not ids. Checked when it is applied.
 
-    `chat`: through the model's chat template. `seed` None: the engine picks one and records it.
-    `priority`: lower enters earlier, under the policy `priority`. The sampling fields are those of
-    `SamplingParams`.
+    The sampling fields are those of `SamplingParams`.
+
+    Attributes:
+        chat: through the model's chat template.
+        seed: None: the engine picks one and records it.
+        priority: lower enters earlier, under the policy `priority`.
+        messages: the conversation so far, instead of `prompt` as its only turn; `prompt` is what is shown.
+        made_up: its length, instead of a text.
+        reply: the output has at most as many tokens as this text.
+        verbatim: never through a chat template, whatever a command's default is.
+        arrives_s: when it arrives, seconds on its file's own clock.
     """
 
     prompt: str
@@ -33,6 +60,15 @@ class PromptRequest(msgspec.Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...] = ()
     n_logprobs: int = 0
     priority: int = 0
+    messages: tuple[Message, ...] = ()
+    made_up: MadeUp | None = None
+    reply: str = ""
+    verbatim: bool = False
+    arrives_s: float = 0.0
+
+    def through_template(self, wants_chat: bool) -> PromptRequest:
+        """The request with `chat` as a command wants it, if the request leaves that open."""
+        return msgspec.structs.replace(self, chat=wants_chat and not self.verbatim)
 
     def sampling(self, new_seed: Callable[[], int]) -> SamplingParams:
         """Its sampling parameters.

@@ -97,7 +97,7 @@ class Engine:
         )
         self._mode_name = config.mode
         self._pending = PendingEvents(token_bytes)
-        self._knows_bytes = token_bytes is not None
+        self.token_bytes = token_bytes
         self._num_requests = first_index
         self._seen_blocks = BlockMoves()
         runner.open_arena(arena_id, self.arena)
@@ -157,7 +157,7 @@ class Engine:
             and not 0 <= min(prompt_token_ids) <= max(prompt_token_ids) < self.info.vocab_size
         ):
             raise ValueError(f"token ids must be from 0 to {self.info.vocab_size - 1}")
-        if params.stop and not self._knows_bytes:
+        if params.stop and self.token_bytes is None:
             raise ValueError(
                 "stop strings need the text of tokens, which this model's tokenizer does not give"
             )

@@ -98,4 +98,4 @@ def arrivals(spec: LoadSpec) -> Iterator[Drawn]:
 
 def passage() -> str:
     """The text that prompts are cut from."""
-    return resources.files("engine").joinpath("workloads", "passage.txt").read_text("utf-8").strip()
+    return resources.files("engine").joinpath("workload", "passage.txt").read_text("utf-8").strip()

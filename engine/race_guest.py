@@ -18,8 +18,9 @@ from engine.clock import EngineClock
 from engine.commands import Close, Command, Pause, PromptRequest, Resume, SetSpeed, Step
 from engine.engine import Engine, StepLost
 from engine.guest import GUEST_TICKETS, Lent
+from engine.prompting import inputs_of, most_tokens, prompts_of
 from engine.race import LaneSpec, Race, enter, smallest_arena, with_room
-from engine.runner import Encoded, EncodedPrompt, PromptInput, RunnerDied, RunnerError
+from engine.runner import Encoded, EncodedPrompt, RunnerDied, RunnerError
 from engine.state import EngineState, Failure, Status
 from engine.stream.recording import blocked_now, slots_now, waiting_now
 from engine.stream.records import RequestRecord
@@ -82,7 +83,7 @@ class RaceGuest:
         self._lent = lent
         texts = self._texts()
         if texts:
-            lent.runner.encode(GUEST_TICKETS, [PromptInput(text.prompt, text.chat) for text in texts])
+            lent.runner.encode(GUEST_TICKETS, inputs_of(texts))
         else:
             self._open([])
         self._publish()
@@ -92,7 +93,7 @@ class RaceGuest:
 
     def take(self, event: Encoded) -> None:
         if self._race is None and self._failure is None:
-            self._open(event.prompts)
+            self._open(prompts_of(self._texts(), event.prompts))
             self._publish()
 
     def _open(self, prompts: Sequence[EncodedPrompt]) -> None:
@@ -121,7 +122,9 @@ class RaceGuest:
             if encoded is not None and encoded.error:
                 raise ValueError(encoded.error)
         lengths = [
-            entry.max_tokens + len(encoded.token_ids if encoded else entry.prompt_token_ids)  # type: ignore[union-attr]
+            len(entry.prompt_token_ids) + entry.max_tokens
+            if isinstance(entry, RequestRecord)
+            else len(encoded.token_ids) + most_tokens(entry, encoded)  # type: ignore[union-attr, arg-type]
             for entry, encoded in known
         ]
         config = msgspec.structs.replace(

@@ -100,22 +100,35 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     facts: ModelFacts = ModelFacts()
 
 
+class Message(msgspec.Struct, frozen=True):
+    """A turn of a conversation: whose (system, user, assistant, …), and what was said."""
+
+    role: str
+    content: str
+
+
 class PromptInput(msgspec.Struct, frozen=True):
-    """Text to turn into token ids: through the chat template as one user message, or as it stands."""
+    """Text to turn into token ids: through the chat template as one user message, or as it stands.
+
+    `messages`: through the chat template as these turns instead.
+    """
 
     text: str
     chat: bool = False
+    messages: tuple[Message, ...] = ()
 
 
 class EncodedPrompt(msgspec.Struct, frozen=True):
     """A prompt's ids, or why there are none.
 
-    `num_template_tokens` counts those the chat template added around the user's own.
+    `num_template_tokens` counts those the chat template added around the user's own. `num_reply_tokens` is
+    the length of the reply a request carried along, 0: it carried none (`engine.prompting` counts it).
     """
 
     token_ids: list[int]
     num_template_tokens: int = 0
     error: str = ""
+    num_reply_tokens: int = 0
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):

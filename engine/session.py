@@ -15,6 +15,8 @@ import msgspec
 from engine.commands import PromptRequest
 from engine.config import EngineConfig
 from engine.engine import Engine, StepLost
+from engine.feed import Feed
+from engine.prompting import enter, inputs_of, prompts_of
 from engine.runner import (
     Died,
     Encoded,
@@ -24,7 +26,6 @@ from engine.runner import (
     ModelInfo,
     ModelLoadError,
     ModelRunner,
-    PromptInput,
     Ready,
     RunnerDied,
 )
@@ -68,12 +69,12 @@ def encode(runner: ModelRunner, requests: Sequence[PromptRequest]) -> list[Encod
         RunnerDied: the runner ended meanwhile.
     """
     ticket = next(_tickets)
-    runner.encode(ticket, [PromptInput(request.prompt, request.chat) for request in requests])
+    runner.encode(ticket, inputs_of(requests))
     while True:
         for event in runner.poll():
             match event:
                 case Encoded(ticket=answered, prompts=prompts) if answered == ticket:
-                    return prompts
+                    return prompts_of(requests, prompts)
                 case Died(message=message):
                     raise RunnerDied(message)
         time.sleep(_LOOK_S)
@@ -95,28 +96,26 @@ def submit(engine: Engine, request: PromptRequest, encoded: EncodedPrompt) -> st
     Raises:
         ValueError: it has no tokens, or sampling parameters out of range.
     """
-    return engine.add_request(
-        encoded.token_ids,
-        request.sampling(lambda: secrets.randbits(31)),
-        prompt_text=request.prompt,
-        label=request.label,
-        num_template_tokens=encoded.num_template_tokens,
-        priority=request.priority,
-    )
+    return enter(engine, request, encoded, request.sampling(lambda: secrets.randbits(31)))
 
 
-def drain(engine: Engine, *, restarts: int = 0) -> Iterator[Record]:
+def drain(engine: Engine, *, restarts: int = 0, feed: Feed | None = None) -> Iterator[Record]:
     """Run an engine until it is empty, a record at a time.
 
     Args:
         restarts: how often a runner that died may be started again; the requests of the fatal step end
             in error, the others start over.
+        feed: lets requests in meanwhile.
 
     Raises:
         RunnerDied: once more than that. Its step's record has been yielded.
         ModelLoadError: the model could not be loaded again.
     """
-    while engine.has_work:
+    while True:
+        if feed is not None:
+            feed.enter(engine)
+        if not engine.has_work:
+            break
         try:
             record = engine.step()
         except StepLost as lost:

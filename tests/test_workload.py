@@ -8,16 +8,20 @@ import pytest
 
 from engine.commands import PromptRequest
 from engine.workload import (
+    Asked,
     BadLine,
     WorkloadError,
-    is_json_lines,
-    read_json_lines,
-    read_text_lines,
+    custom,
+    read_workload,
     require_all,
     tutorial_workload,
 )
 
 DATA = Path(__file__).parent / "data"
+
+
+def read_json_lines(data: bytes, max_tokens: int | None = None) -> list[PromptRequest | BadLine]:
+    return list(custom.read(data, Asked(max_tokens=max_tokens)))
 
 
 def reasons(data: bytes, max_tokens: int | None = None) -> list[tuple[int, str]]:
@@ -89,10 +93,6 @@ def test_a_bad_line_is_named_with_its_number_and_reason(line: bytes, reason: str
     assert "\n" not in found[0][1]
 
 
-def test_other_formats_are_refused_in_words():
-    assert "other workload formats cannot be read yet" in reasons(b"TIMESTAMP,ContextTokens")[0][1]
-
-
 def test_a_line_without_output_tokens_takes_the_default():
     assert require_all(list(read_json_lines(b'{"prompt": "a"}', 7)), "x")[0].max_tokens == 7
 
@@ -109,18 +109,11 @@ def test_an_empty_workload_is_refused():
 
 
 def test_text_lines_are_prompts_as_they_stand():
-    assert list(read_text_lines(b" two words \r\n\n\xff\n[x]", 5)) == [
+    assert read_workload(b" two words \r\n\n\xff\n[x]", Asked(max_tokens=5)) == [
         PromptRequest(prompt=" two words ", max_tokens=5),
         BadLine(3, "not UTF-8 text (byte 1)"),
         PromptRequest(prompt="[x]", max_tokens=5),
     ]
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"), [(b'\n {"a": 1}', True), (b"[1]", False), (b"hello {", False), (b"", False)]
-)
-def test_json_lines_are_known_by_their_first_line(data: bytes, expected: bool):
-    assert is_json_lines(data) is expected
 
 
 def test_priority_is_a_whole_number_and_0_where_it_is_not_said() -> None:

@@ -12,6 +12,7 @@ import typer
 
 from cbtui import __version__
 from cbtui.cli.bench import bench
+from cbtui.cli.compare_command import compare
 from cbtui.cli.engine_options import (
     BlockSize,
     Budget,
@@ -26,13 +27,17 @@ from cbtui.cli.engine_options import (
     Temperature,
     TopK,
     TopP,
+    engine_config,
 )
-from cbtui.cli.model_options import HELP, Device, Dtype, Exact, Json, Model, Threads
+from cbtui.cli.file_options import FORMATS, Arrivals, Limit, checked_arrivals
+from cbtui.cli.model_options import HELP, Device, Dtype, Exact, Model, Threads
 from cbtui.cli.models_app import models
+from cbtui.cli.run_command import run
 from cbtui.cli.settings_command import settings
 
 if TYPE_CHECKING:
-    from engine.config import EngineConfig
+    from cbtui.cli.sources import Workload
+    from engine.commands import PromptRequest
 
 COMMANDS = ("launch", "compare", "run", "models", "race", "lesson", "bench", "settings")
 
@@ -66,6 +71,10 @@ def _root(
 
 @app.command()
 def launch(
+    context: typer.Context,
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="Requests to begin with: " + FORMATS)
+    ] = None,
     *,
     model: Model = None,
     device: Device = None,
@@ -86,7 +95,11 @@ def launch(
     paused: Annotated[bool, typer.Option("--paused", help="Start paused, to type prompts first.")] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Begin with the tutorial's six requests.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Continue prompts; no chat template.")] = False,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Output tokens of a typed prompt.")] = 64,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Output tokens of a typed prompt (64), and of a FILE's at most.")
+    ] = None,
+    limit: Limit = None,
+    arrivals: Arrivals = None,
     history: Annotated[
         int, typer.Option(min=10, metavar="N", help="Steps kept to look back at; about 7 KB each.")
     ] = 10_000,
@@ -97,29 +110,38 @@ def launch(
     theme: Annotated[str | None, typer.Option(metavar="NAME", help="dark, light or high-contrast.")] = None,
 ) -> int:
     """Open the screen. Defaults can be changed in a file: `cbtui settings` says which and how."""
-    from cbtui.options import LaunchOptions, runner_spec
+    from cbtui.options import DEFAULT_MAX_TOKENS, LaunchOptions, runner_spec
     from engine.commands import PromptRequest
 
-    _need_terminal()
+    _need_terminal(reads_stdin=file == "-")
     asked = PromptRequest(
         prompt="", temperature=temperature, top_k=top_k, top_p=top_p, stop=tuple(stop or ())
     )
     asked.sampling(lambda: 0)  # a value out of range is said before anything is loaded
+    factor = checked_arrivals(arrivals)
+    # The settings file may change what a typed prompt gets; only the command line caps a file's requests.
+    source = context.get_parameter_source("max_tokens")
+    is_cap = source is not None and source.name == "COMMANDLINE"
+    workload = _workload(file, max_tokens if is_cap else None, limit, asked)
     options = LaunchOptions(
         runner=runner_spec(model, device, dtype, threads, exact=exact),
-        config=_config(mode, slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching),
+        config=engine_config(
+            mode, slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching
+        ),
         speed=_steps_per_s(speed),
         paused=paused,
         demo=demo,
         raw=raw,
-        max_tokens=max_tokens,
+        max_tokens=max_tokens or DEFAULT_MAX_TOKENS,
         history=history,
         asked=asked,
+        requests=workload.requests if workload else (),
+        arrivals=factor,
         theme=_theme(theme),
     )
     from cbtui.app import run_app
 
-    return run_app(options)
+    return _with_bad(run_app(options), workload)
 
 
 @app.command()
@@ -128,8 +150,7 @@ def race(
         str | None,
         typer.Argument(
             metavar="FILE",
-            help="JSON Lines with `prompt` and `output_tokens`, or a prompt a line. Default: the tutorial's "
-            "six requests.",
+            help=FORMATS + " Default: the tutorial's six requests.",
         ),
     ] = None,
     *,
@@ -146,25 +167,24 @@ def race(
     policy: Policy = "fcfs",
     prefix_caching: PrefixCaching = False,
     max_tokens: MaxTokens = None,
+    limit: Limit = None,
 ) -> int:
     """Open the screen on a race: the same requests static and continuous, step by step in turn."""
-    from cbtui.cli.sources import requests_of
-    from cbtui.options import DEFAULT_MAX_TOKENS, LaunchOptions, runner_spec
+    from cbtui.options import LaunchOptions, runner_spec
     from engine.workload import tutorial_workload
 
-    _need_terminal()
-    requests = tutorial_workload() if file is None else requests_of(file, max_tokens, DEFAULT_MAX_TOKENS)
+    _need_terminal(reads_stdin=file == "-")
+    workload = _workload(file, max_tokens, limit)
+    options = LaunchOptions(
+        runner=runner_spec(model, device, dtype, threads, exact=exact),
+        config=engine_config(
+            "continuous", slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching
+        ),
+        race=workload.requests if workload else tuple(tutorial_workload()),
+    )
     from cbtui.app import run_app
 
-    return run_app(
-        LaunchOptions(
-            runner=runner_spec(model, device, dtype, threads, exact=exact),
-            config=_config(
-                "continuous", slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching
-            ),
-            race=tuple(requests),
-        )
-    )
+    return _with_bad(run_app(options), workload)
 
 
 @app.command()
@@ -187,180 +207,62 @@ def lesson(
     return run_lesson(number)
 
 
-def _need_terminal() -> None:
+def _workload(
+    file: str | None, max_tokens: int | None, limit: int | None, asked: PromptRequest | None = None
+) -> Workload | None:
+    """The requests of a file for a screen; None: there is no file.
+
+    Raises:
+        CommandError, WorkloadError: there is nothing in it to run.
+    """
+    from cbtui.cli.sources import FileOptions, runnable, take_keys_from_terminal, workload_of
+    from cbtui.options import DEFAULT_MAX_TOKENS
+
+    if file is None:
+        return None
+    options = FileOptions(source=file, max_tokens=max_tokens, limit=limit)
+    workload = runnable(workload_of(options, DEFAULT_MAX_TOKENS, asked))
+    if file == "-":
+        take_keys_from_terminal()
+    return workload
+
+
+def _with_bad(code: int, workload: Workload | None) -> int:
+    """Once the screen is closed: say the bad lines of its file, which the screen would have covered."""
+    from cbtui.cli.sources import Complaints
+
+    if workload is None or not workload.bad:
+        return code
+    Complaints(workload.name).add_bad(workload.bad)
+    return code or 1
+
+
+def _need_terminal(*, reads_stdin: bool = False) -> None:
     """The screen draws on a terminal.
+
+    Args:
+        reads_stdin: requests come from standard input; keys are read from the terminal itself.
 
     Raises:
         CommandError: there is none.
     """
     from cbtui.cli.console import CommandError, is_dumb
 
-    if not (sys.stdout.isatty() and sys.stdin.isatty()) or is_dumb():
+    if not (sys.stdout.isatty() and (reads_stdin or sys.stdin.isatty())) or is_dumb():
         raise CommandError(
             "the screen needs a terminal; without one use `cbtui compare` (the tutorial's requests in "
             "every mode) or `cbtui run` (your prompts)"
         )
 
 
-@app.command()
-def compare(
-    file: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="FILE",
-            help="JSON Lines with `prompt` and `output_tokens`; - is standard input. "
-            "Default: the tutorial's six requests.",
-        ),
-    ] = None,
-    *,
-    modes: Annotated[
-        str, typer.Option(metavar="MODE,…", help="Which modes, in which order.")
-    ] = "static,continuous-padded,continuous",
-    max_tokens: MaxTokens = None,
-    ignore_eos: Annotated[
-        bool | None,
-        typer.Option(
-            "--ignore-eos/--no-ignore-eos",
-            help="Go on past the model's end-of-sequence token. "
-            "Default: the built-in requests do, those of a FILE stop.",
-        ),
-    ] = None,
-    stop: Stop = None,
-    chat: Annotated[
-        bool, typer.Option("--chat/--raw", help="Through the model's chat template, or as it stands.")
-    ] = False,
-    as_json: Json = False,
-    model: Model = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    threads: Threads = None,
-    exact: Exact = False,
-    slots: Slots = 3,
-    budget: Budget = 2048,
-    max_model_len: MaxModelLen = 2048,
-    num_blocks: NumBlocks = 512,
-    block_size: BlockSize = 16,
-    policy: Policy = "fcfs",
-    prefix_caching: PrefixCaching = False,
-) -> int:
-    """Run the same requests in each mode: steps, waste, speed, timelines, and whether outputs are identical.
+app.command()(compare)
 
-    Exit code 1 if they are not (a near tie in floating point apart).
-    """
-    from cbtui.cli.compare import CompareOptions, run_compare
-    from cbtui.options import runner_spec
-
-    names = tuple(_modes(modes))
-    options = CompareOptions(
-        runner=runner_spec(model, device, dtype, threads, exact=exact),
-        config=_config(
-            names[0], slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching
-        ),
-        modes=names,
-        source=file,
-        max_tokens=max_tokens,
-        ignore_eos=ignore_eos,
-        stop=tuple(stop or ()),
-        chat=chat,
-        as_json=as_json,
-    )
-    return run_compare(options)
-
-
-@app.command()
-def run(
-    file: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="FILE",
-            help="A prompt a line, or JSON Lines with `prompt` and `output_tokens`; - or a pipe is "
-            "standard input.",
-        ),
-    ] = None,
-    *,
-    mode: Mode = "continuous",
-    max_tokens: MaxTokens = None,
-    temperature: Temperature = 0.0,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    stop: Stop = None,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the first request; the next ones count up.")
-    ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Continue prompts; no chat template.")] = False,
-    ignore_eos: Annotated[
-        bool, typer.Option("--ignore-eos/--no-ignore-eos", help="Go on past end-of-sequence tokens.")
-    ] = False,
-    as_json: Json = False,
-    model: Model = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    threads: Threads = None,
-    exact: Exact = False,
-    slots: Slots = 3,
-    budget: Budget = 2048,
-    max_model_len: MaxModelLen = 2048,
-    num_blocks: NumBlocks = 512,
-    block_size: BlockSize = 16,
-    policy: Policy = "fcfs",
-    prefix_caching: PrefixCaching = False,
-) -> int:
-    """Run prompts and print each result as it ends. Bad lines are named, the others run; exit code 1 then."""
-    from cbtui.cli.console import CommandError
-    from cbtui.cli.run import RunOptions, run_prompts
-    from cbtui.options import DEFAULT_MAX_TOKENS, runner_spec
-
-    config = _config(mode, slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching)
-    if file is None and sys.stdin.isatty():
-        raise CommandError("no prompts: name a file, or pipe them in, one a line")
-    options = RunOptions(
-        runner=runner_spec(model, device, dtype, threads, exact=exact),
-        config=config,
-        source=file or "-",
-        max_tokens=max_tokens,
-        default_max_tokens=DEFAULT_MAX_TOKENS,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        stop=tuple(stop or ()),
-        seed=seed,
-        raw=raw,
-        ignore_eos=ignore_eos,
-        as_json=as_json,
-    )
-    return run_prompts(options)
-
+app.command()(run)
 
 app.command()(bench)
 
 app.command()(settings)
 app.add_typer(models, name="models")
-
-
-def _config(
-    mode: str,
-    slots: int,
-    budget: int,
-    max_model_len: int,
-    num_blocks: int,
-    block_size: int,
-    policy: str,
-    prefix_caching: bool,
-) -> EngineConfig:
-    from engine.config import EngineConfig
-    from engine.scheduling.modes import mode_named
-    from engine.scheduling.policies import policy_named
-
-    return EngineConfig(
-        mode=mode_named(mode).name,
-        max_num_seqs=slots,
-        max_num_batched_tokens=budget,
-        max_model_len=max_model_len,
-        num_blocks=num_blocks,
-        block_size=block_size,
-        policy=policy_named(policy).name,
-        prefix_caching=prefix_caching,
-    )
 
 
 def _theme(name: str | None) -> str | None:
@@ -374,12 +276,6 @@ def _theme(name: str | None) -> str | None:
     if name is not None and name not in THEME_NAMES:
         raise ValueError(f"no theme {name!r}; there are {', '.join(THEME_NAMES)}")
     return name
-
-
-def _modes(names: str) -> list[str]:
-    from engine.scheduling.modes import mode_named
-
-    return list(dict.fromkeys(mode_named(name.strip()).name for name in names.split(",")))
 
 
 def _steps_per_s(speed: str) -> float | None:

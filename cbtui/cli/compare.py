@@ -10,7 +10,7 @@ import msgspec
 from cbtui.cli.console import CommandError, Progress, report_console, write_line
 from cbtui.cli.models import loaded_model
 from cbtui.cli.report import Reported, report
-from cbtui.cli.sources import read_bytes
+from cbtui.cli.sources import Complaints, FileOptions, runnable, workload_of
 from engine.commands import PromptRequest
 from engine.config import EngineConfig
 from engine.runner import EncodedPrompt, ModelRunner, Ready
@@ -18,7 +18,7 @@ from engine.session import config_for, encode, token_bytes_of
 from engine.stream.comparison import Comparison, compare, folded, run_modes
 from engine.stream.records import Record, StepRecord
 from engine.worker.wire import RunnerSpec
-from engine.workload import WorkloadError, read_json_lines, require_all, tutorial_workload
+from engine.workload import WorkloadError, tutorial_workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class CompareOptions:
     Attributes:
         runner, config: the model and the limits; the modes replace `config.mode`.
         modes: in the order they run.
-        source: a JSON Lines file, `-`, or None: the tutorial's six requests.
+        file: the requests; None: the tutorial's six.
         max_tokens: output tokens at most of every request.
         ignore_eos: None: only the built-in requests do.
         stop: strings that end a request.
@@ -39,7 +39,7 @@ class CompareOptions:
     runner: RunnerSpec
     config: EngineConfig
     modes: tuple[str, ...]
-    source: str | None = None
+    file: FileOptions | None = None
     max_tokens: int | None = None
     ignore_eos: bool | None = None
     stop: tuple[str, ...] = ()
@@ -51,12 +51,12 @@ def run_compare(options: CompareOptions) -> int:
     """Run the comparison and print it.
 
     Returns:
-        The exit code: 1 where outputs differ by more than a near tie, or a forward failed.
+        The exit code: 1 where outputs differ by more than a near tie, a forward failed, or a line was bad.
 
     Raises:
         CommandError, WorkloadError, RunnerError: it cannot be run.
     """
-    requests = _requests(options)
+    requests, num_bad = _requests(options)
     progress = Progress()
     with loaded_model(options.runner, progress) as (runner, ready):
         if options.chat and not ready.info.has_chat_template:
@@ -69,16 +69,17 @@ def run_compare(options: CompareOptions) -> int:
         write_line(msgspec.json.encode(comparison).decode())
     else:
         _print(comparison, records)
-    return 1 if comparison.verdict in ("mismatch", "failed") else 0
+    return 1 if num_bad or comparison.verdict in ("mismatch", "failed") else 0
 
 
-def _requests(options: CompareOptions) -> list[PromptRequest]:
-    if options.source is None:
-        requests = tutorial_workload()
-    else:
-        name, data = read_bytes(options.source)
-        requests = require_all(list(read_json_lines(data, options.max_tokens)), name)
-    return [_limited(request, options) for request in requests]
+def _requests(options: CompareOptions) -> tuple[list[PromptRequest], int]:
+    """What to run, and how many bad lines there were; each has been said."""
+    if options.file is None:
+        return [_limited(request, options) for request in tutorial_workload()], 0
+    workload = runnable(workload_of(options.file, default=None))
+    complaints = Complaints(workload.name)
+    complaints.add_bad(workload.bad)
+    return [_limited(request, options) for request in workload.requests], complaints.count
 
 
 def _limited(request: PromptRequest, options: CompareOptions) -> PromptRequest:
@@ -89,7 +90,8 @@ def _limited(request: PromptRequest, options: CompareOptions) -> PromptRequest:
         max_tokens=min(request.max_tokens, most),
         ignore_eos=ignore_eos,
         stop=options.stop,
-        chat=options.chat,
+        chat=options.chat and not request.verbatim,
+        temperature=0.0,
         seed=0,  # greedy: it draws nothing, and the records should be the same at every run
     )
 
@@ -124,7 +126,15 @@ def _records(
 
     progress.say("warming up")
     records = run_modes(
-        runner, ready, requests, encoded, config, options.modes, token_bytes_of(ready.info), on_step
+        runner,
+        ready,
+        requests,
+        encoded,
+        config,
+        options.modes,
+        token_bytes_of(ready.info),
+        on_step,
+        arrivals=options.file.arrivals if options.file else None,
     )
     progress.clear()
     return records

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from engine.config import EngineConfig
 
 PANEL = "Engine"
 SAMPLING = "Sampling"
@@ -60,3 +63,34 @@ Stop = Annotated[
         rich_help_panel=SAMPLING,
     ),
 ]
+
+
+def engine_config(
+    mode: str,
+    slots: int,
+    budget: int,
+    max_model_len: int,
+    num_blocks: int,
+    block_size: int,
+    policy: str,
+    prefix_caching: bool,
+) -> EngineConfig:
+    """The engine's configuration, checked.
+
+    Raises:
+        ValueError: there is no such mode or policy, or a limit cannot be.
+    """
+    from engine.config import EngineConfig
+    from engine.scheduling.modes import mode_named
+    from engine.scheduling.policies import policy_named
+
+    return EngineConfig(
+        mode=mode_named(mode).name,
+        max_num_seqs=slots,
+        max_num_batched_tokens=budget,
+        max_model_len=max_model_len,
+        num_blocks=num_blocks,
+        block_size=block_size,
+        policy=policy_named(policy).name,
+        prefix_caching=prefix_caching,
+    )

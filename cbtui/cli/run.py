@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 from rich.text import Text
 
+from cbtui.cli.batch_output import BatchOutput, batch_output, custom_id
 from cbtui.cli.console import (
-    CommandError,
     Look,
     Progress,
     ReportConsole,
@@ -19,18 +18,19 @@ from cbtui.cli.console import (
     write_line,
 )
 from cbtui.cli.models import loaded_model
-from cbtui.cli.sources import read_bytes, read_prompts
+from cbtui.cli.result import ResultLine
+from cbtui.cli.sources import Complaints, FileOptions, Workload, workload_of
 from cbtui.naming import letter_of
 from engine.commands import PromptRequest
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.runner import ModelInfo
+from engine.feed import Entry, Feed
+from engine.runner import ModelInfo, ModelRunner, Ready
 from engine.session import config_for, drain, encode, submit, token_bytes_of
 from engine.stream.comparison import output_text
 from engine.stream.ledger import Ledger, RequestStory
 from engine.stream.records import StepRecord
 from engine.worker.wire import RunnerSpec
-from engine.workload import BadLine
 
 #: How often a model process that died is started again within one run.
 RESTARTS = 1
@@ -42,48 +42,24 @@ class RunOptions:
 
     Attributes:
         runner, config: the model, the limits and the mode.
-        source: a file, or `-`: standard input.
-        max_tokens: output tokens at most of every request; None: what its line says, or `default_max_tokens`.
-        temperature: 0 is greedy.
-        top_k, top_p, stop: see `SamplingParams`.
+        file: the requests.
+        default_max_tokens: output tokens at most of a request that does not say.
+        asked: what a request is asked with where its line does not say.
         seed: of the first request, the next ones count up; None: the engine picks one for each.
         raw: no chat template.
-        ignore_eos: go on past end-of-sequence tokens.
         as_json: a JSON object a line.
+        output: a file for the answers in the form of OpenAI's batches; `-` is standard output.
     """
 
     runner: RunnerSpec
     config: EngineConfig
-    source: str
-    max_tokens: int | None = None
+    file: FileOptions
     default_max_tokens: int = 64
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    stop: tuple[str, ...] = ()
+    asked: PromptRequest = field(default_factory=lambda: PromptRequest(prompt=""))
     seed: int | None = None
     raw: bool = False
-    ignore_eos: bool = False
     as_json: bool = False
-
-
-class ResultLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished request, as `--json` prints it. Seconds are engine seconds, from arrival.
-
-    `index` counts the requests from 0, `finish_reason` is stop, length, error or ignored.
-    """
-
-    index: int
-    label: str
-    prompt: str
-    finish_reason: str
-    prompt_tokens: int
-    output_tokens: int
-    text: str
-    token_ids: tuple[int, ...]
-    ttft_s: float | None
-    e2e_s: float | None
-    error: str
+    output: str | None = None
 
 
 def run_prompts(options: RunOptions) -> int:
@@ -95,103 +71,100 @@ def run_prompts(options: RunOptions) -> int:
     Raises:
         CommandError, RunnerError: nothing can be run.
     """
-    name, data = read_bytes(options.source)
-    lines = read_prompts(data, options.max_tokens, options.default_max_tokens)
-    if not lines:
-        raise CommandError(f"{name} holds no prompts: one a line, or JSON Lines with `prompt`")
-    complaints = Complaints(name)
-    for line in lines:
-        if isinstance(line, BadLine):
-            complaints.add(str(line))
-    requests = [line for line in lines if isinstance(line, PromptRequest)]
-    if requests:
-        progress = Progress()
-        with loaded_model(options.runner, progress) as (runner, ready):
-            engine = Engine(
-                config_for(options.config, ready.info),
-                runner,
-                ready.info,
-                token_bytes=token_bytes_of(ready.info),
-                epoch=ready.epoch,
-            )
-            _run(engine, _completed(requests, options, ready.info), complaints, progress, options.as_json)
+    workload = workload_of(options.file, options.default_max_tokens, options.asked)
+    complaints = Complaints(workload.name)
+    with batch_output(options.output) as answers:
+        complaints.add_bad(workload.bad)
+        if answers is not None:
+            for bad in workload.bad:
+                answers.refused(bad.label or f"{bad.unit}-{bad.line}", str(bad))
+        if workload.requests:
+            progress = Progress()
+            with loaded_model(options.runner, progress) as (runner, ready):
+                _run(_Running(options, workload, complaints, progress, answers), runner, ready)
     return 1 if complaints.count else 0
 
 
-class Complaints:
-    """Says on standard error what could not be run, and counts it."""
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What a run reads and where it writes."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self.count = 0
+    options: RunOptions
+    workload: Workload
+    complaints: Complaints
+    progress: Progress
+    answers: BatchOutput | None
 
-    def add(self, text: str) -> None:
-        """Say one thing."""
-        self.count += 1
-        print(f"cbtui: {self._name}, {text}", file=sys.stderr)
+    def refuse(self, entry: Entry, why: str) -> None:
+        """Say that a request cannot be run."""
+        self.complaints.add(f"request {entry.number} {why}")
+        if self.answers is not None:
+            self.answers.refused(custom_id(entry), why)
 
 
 def _completed(
     requests: Sequence[PromptRequest], options: RunOptions, info: ModelInfo
 ) -> list[PromptRequest]:
-    most = options.max_tokens
-    return [
-        msgspec.structs.replace(
-            request,
-            max_tokens=request.max_tokens if most is None else min(request.max_tokens, most),
-            temperature=options.temperature,
-            top_k=options.top_k,
-            top_p=options.top_p,
-            stop=options.stop,
-            seed=None if options.seed is None else options.seed + index,
-            ignore_eos=options.ignore_eos,
-            chat=info.has_chat_template and not options.raw,
-        )
-        for index, request in enumerate(requests)
-    ]
+    completed = []
+    for index, request in enumerate(requests):
+        if request.seed is None and options.seed is not None:
+            request = msgspec.structs.replace(request, seed=options.seed + index)
+        completed.append(request.through_template(info.has_chat_template and not options.raw))
+    return completed
 
 
-def _run(
-    engine: Engine,
-    requests: Sequence[PromptRequest],
-    complaints: Complaints,
-    progress: Progress,
-    as_json: bool,
-) -> None:
-    for number, (request, prompt) in enumerate(
-        zip(requests, encode(engine.runner, requests), strict=True), 1
-    ):
+def _run(running: _Running, runner: ModelRunner, ready: Ready) -> None:
+    options, progress = running.options, running.progress
+    engine = Engine(
+        config_for(options.config, ready.info),
+        runner,
+        ready.info,
+        token_bytes=token_bytes_of(ready.info),
+        epoch=ready.epoch,
+    )
+    requests = _completed(running.workload.requests, options, ready.info)
+    entries = []
+    for number, (request, prompt) in enumerate(zip(requests, encode(runner, requests), strict=True), 1):
+        entry = Entry(number, request, prompt)
         if prompt.error:
-            complaints.add(f"request {number} cannot be encoded: {prompt.error}")
+            running.refuse(entry, f"cannot be encoded: {prompt.error}")
         else:
-            submit(engine, request, prompt)
-    console, look = report_console()
+            entries.append(entry)
+    feed = Feed(entries, options.file.arrivals, submit, on_refused=running.refuse)
+    say = _sayer(running, ready.info)
     ledger = Ledger()
-    for record in drain(engine, restarts=RESTARTS):
+    for record in drain(engine, restarts=RESTARTS, feed=feed):
         ledger.apply(record)
         for finish in record.events.finished:
             progress.clear()
-            story = ledger[finish.request_id]
-            result = _result(story, ledger)
-            if as_json:
-                write_line(msgspec.json.encode(result).decode())
-            else:
-                _print(result, console, look)
+            entry = feed.entered[finish.request_id]
+            result = _result(ledger[finish.request_id], ledger, entry)
+            say(entry, result)
             if result.error or result.finish_reason in ("error", "ignored"):
-                complaints.add(f"request {story.index + 1} ended as {result.finish_reason}: {result.error}")
+                running.complaints.add(
+                    f"request {entry.number} ended as {result.finish_reason}: {result.error}"
+                )
         if isinstance(record, StepRecord):
             done = len(ledger.finished)
-            progress.say(
-                f"step {record.step:,}, {done} of {len(ledger.stories)} requests done", at_once=False
-            )
+            progress.say(f"step {record.step:,}, {done} of {len(entries)} requests done", at_once=False)
     progress.clear()
 
 
-def _result(story: RequestStory, ledger: Ledger) -> ResultLine:
+def _sayer(running: _Running, info: ModelInfo) -> Callable[[Entry, ResultLine], None]:
+    """What is done with a finished request."""
+    if (answers := running.answers) is not None:
+        return lambda entry, result: answers.ended(entry, result, info.name)
+    if running.options.as_json:
+        return lambda entry, result: write_line(msgspec.json.encode(result).decode())
+    console, look = report_console()
+    return lambda entry, result: _print(result, console, look)
+
+
+def _result(story: RequestStory, ledger: Ledger, entry: Entry) -> ResultLine:
     finish = story.finish
     assert finish is not None
     return ResultLine(
-        index=story.index,
+        index=entry.number - 1,
         label=story.request.label,
         prompt=story.request.prompt_text,
         finish_reason=finish.reason,

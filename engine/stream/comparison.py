@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from statistics import fmean, median
-from typing import Literal
+from typing import Literal, NoReturn
 
 import msgspec
 
 from engine.commands import PromptRequest
 from engine.config import EngineConfig
 from engine.engine import Engine
+from engine.feed import Entry, Feed
 from engine.runner import EncodedPrompt, ModelRunner, Ready, RunnerError
 from engine.session import drain, submit
 from engine.stream.ledger import Ledger, RequestStory
@@ -156,6 +157,8 @@ def run_modes(
     modes: Sequence[str],
     token_bytes: Callable[[int], bytes] | None = None,
     on_step: Callable[[str, StepRecord], None] | None = None,
+    *,
+    arrivals: float | None = None,
 ) -> dict[str, list[Record]]:
     """Run the requests in each mode, in a fresh engine each, and return the records.
 
@@ -163,6 +166,7 @@ def run_modes(
 
     Args:
         on_step: told of every measured step, outside of the engine's clock.
+        arrivals: requests arrive at their own times, so many times as fast; None: all at once.
 
     Raises:
         RunnerError: the runner died, or there is no memory for the KV cache.
@@ -182,14 +186,19 @@ def run_modes(
     records: dict[str, list[Record]] = {}
     for mode in modes:
         engine = engine_in(mode)
-        for request, prompt in zip(requests, encoded, strict=True):
-            submit(engine, request, prompt)
+        entries = [Entry(n, *pair) for n, pair in enumerate(zip(requests, encoded, strict=True), 1)]
+        feed = Feed(entries, arrivals, submit, on_refused=_refuse)
         records[mode] = []
-        for record in drain(engine):
+        for record in drain(engine, feed=feed):
             records[mode].append(record)
             if on_step is not None and isinstance(record, StepRecord):
                 on_step(mode, record)
     return records
+
+
+def _refuse(entry: Entry, why: str) -> NoReturn:
+    """Requests that do not all run cannot be compared."""
+    raise ValueError(f"request {entry.number}: {why}")
 
 
 def compare(records: Mapping[str, Sequence[Record]], ready: Ready, config: EngineConfig) -> Comparison:

@@ -15,26 +15,29 @@ def encode(tokenizer: PreTrainedTokenizerBase | None, prompt: PromptInput) -> En
     """A prompt's token ids, or the reason why there are none; never raises for what a user typed.
 
     Raw text gets special tokens only where the tokenizer's own default adds them. `chat` text goes
-    through the chat template as one user message, followed by the opening of the assistant's turn.
+    through the chat template as one user message, or as its `messages`, followed by the opening of the
+    assistant's turn.
     """
     if tokenizer is None:
         return _refused("this model came without a tokenizer, so prompts must be given as token ids")
     try:
         if prompt.chat:
-            return _encode_chat(tokenizer, prompt.text)
+            return _encode_chat(tokenizer, prompt)
         token_ids = list(tokenizer(prompt.text)["input_ids"]) if prompt.text else []
     except Exception as error:  # tokenizers and templates are the model's own code and fail in their own ways
         return _refused(f"the prompt cannot be encoded: {error}")
     return EncodedPrompt(token_ids) if token_ids else _refused("the prompt is empty")
 
 
-def _encode_chat(tokenizer: PreTrainedTokenizerBase, text: str) -> EncodedPrompt:
+def _encode_chat(tokenizer: PreTrainedTokenizerBase, prompt: PromptInput) -> EncodedPrompt:
     if not tokenizer.chat_template:
         return _refused("this model has no chat template; send the text as it stands")
-    own = tokenizer(text, add_special_tokens=False)["input_ids"] if text else []
+    messages = [{"role": turn.role, "content": turn.content} for turn in prompt.messages]
+    messages = messages or [{"role": "user", "content": prompt.text}]
+    texts = [message["content"] for message in messages if message["content"]]
+    own = [token for text in texts for token in tokenizer(text, add_special_tokens=False)["input_ids"]]
     if not own:
         return _refused("the prompt is empty")
-    messages = [{"role": "user", "content": text}]
     encoded = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
     token_ids = list(encoded["input_ids"])
     return EncodedPrompt(token_ids, num_template_tokens=max(0, len(token_ids) - len(own)))

@@ -279,7 +279,7 @@ def test_requests_are_compared_raw_unless_asked_otherwise(cbtui: Cbtui):
     ("arguments", "stdin", "words"),
     [
         (["-"], b"", "standard input holds no requests"),
-        (["-"], b'{"prompt": "a", "output_tokens": 1}\n{"prompt": 1}', "standard input, line 2: `prompt`"),
+        (["-"], b'{"prompt": 1}', "standard input, line 1: `prompt`"),
         (["-"], b'{"prompt": "unspeakable", "output_tokens": 1}', "request 1 cannot be encoded"),
         (["/nowhere/at/all"], b"", "cannot read /nowhere/at/all: No such file"),
         (["."], b"", "cannot read .: Is a directory"),
@@ -297,6 +297,13 @@ def test_bad_input_is_one_sentence_and_exit_code_2(
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("cbtui: ") and ended.err.count("\n") == 1
     assert words in ended.err
+
+
+def test_a_bad_line_is_named_the_others_run_and_the_code_is_1(cbtui: Cbtui):
+    ended = cbtui("compare", "-", "--json", stdin=b'{"prompt": "a", "output_tokens": 1}\n{"prompt": 1}')
+    assert ended.code == 1
+    assert ended.err == "cbtui: standard input, line 2: `prompt` must be a string, not 1\n"
+    assert len(json.loads(ended.out)["requests"]) == 1
 
 
 def test_a_model_that_cannot_load_is_said_with_what_may_help(cbtui: Cbtui):

@@ -121,7 +121,7 @@ def test_a_seed_repeats_a_sampled_run_and_differs_between_its_requests(cbtui: Cb
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "standard input holds no prompts"),
+        ([], "standard input holds no requests"),
         (["--temperature", "-1"], "--temperature"),
         (["--temperature", "nan"], "temperature"),
         (["--temperature", "1", "--top-k", "-1"], "--top-k"),

@@ -1,0 +1,39 @@
+"""Options that say which requests of a file run and when, for every command that takes one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+PANEL = "Request file"
+FORMATS = (
+    "JSON Lines with `prompt` and `output_tokens`, OpenAI batch, ShareGPT, an Azure, BurstGPT, Mooncake or "
+    "Vidur trace, or a prompt a line; - is standard input."
+)
+
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", min=1, metavar="N", help="The first N requests only.", rich_help_panel=PANEL),
+]
+Arrivals = Annotated[
+    float | None,
+    typer.Option(
+        "--arrivals",
+        metavar="FACTOR",
+        help="Let requests arrive when the file says, FACTOR times as fast (1 is as recorded). "
+        "Default: all at once.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+def checked_arrivals(factor: float | None) -> float | None:
+    """The factor, if it is one.
+
+    Raises:
+        ValueError: time cannot pass so fast.
+    """
+    if factor is not None and not 0 < factor < float("inf"):
+        raise ValueError(f"--arrivals must be a number above 0, not {factor:g}")
+    return factor

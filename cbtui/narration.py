@@ -98,9 +98,9 @@ def events_of(record: Record, ledger: Ledger, badges: Badges) -> list[Event]:
     lines += _entered(events, ledger, badges, mode, record.step)
     for gone in events.preempted:
         lost = count(gone.lost_tokens, "token")
-        lines.append(
-            say(names(badges, [gone.request_id]), f" gave way in slot {gone.slot}: {lost} to be fed again")
-        )
+        why = ", surplus" if gone.reason == "slots" else ""
+        gave_way = f" gave way in slot {gone.slot}{why}: {lost} to be fed again"
+        lines.append(say(names(badges, [gone.request_id]), gave_way))
     lines += _ended(events, badges)
     if events.barrier:
         freed = slots_in_words([one.slot for one in events.released])

@@ -20,7 +20,9 @@ def decode_output(ledger: Ledger, token_ids: list[int], *, is_whole: bool) -> st
 
 
 def output_text(ledger: Ledger, story: RequestStory, step: int) -> str:
-    """The whole output up to and including `step`."""
+    """The whole output up to and including `step`; what stopped a finished request is not part of it."""
+    if story.is_finished_at(step):
+        return ledger.output_text(story)
     return decode_output(ledger, story.outputs_at(step), is_whole=story.is_finished_at(step))
 
 
@@ -49,8 +51,11 @@ def newest_text(ledger: Ledger, story: RequestStory, step: int, cells: int) -> L
 
 def beginning_text(ledger: Ledger, story: RequestStory, step: int, cells: int) -> Line:
     """The beginning of the output in `cells` cells, after a short end of the prompt for orientation."""
-    outputs = story.outputs_at(step)[: cells + 8]
-    output = prose(decode_output(ledger, outputs, is_whole=True))
+    outputs = story.outputs_at(step)
+    if len(outputs) <= cells + 8:
+        output = prose(output_text(ledger, story, step))
+    else:
+        output = prose(decode_output(ledger, outputs[: cells + 8], is_whole=True))
     if not output:
         return ((clip(prose(story.request.prompt_text), cells), "dim"),)
     prompt = clip_left(prose(story.request.prompt_text), 16 if cells >= 48 else 0)

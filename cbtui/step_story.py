@@ -245,7 +245,9 @@ class _Teller:
     def gave_way(self) -> list[Line]:
         return [
             say(
-                "There were not enough free KV blocks: ",
+                "There were more requests than slots: "
+                if one.reason == "slots"
+                else "There were not enough free KV blocks: ",
                 self._name(one.request_id),
                 f" gave its own back and waits again; {count(one.lost_tokens, 'token')} must be fed anew.",
             )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cbtui.naming import Badge, Badges
 from cbtui.pieces import Line, Piece
+from engine.commands import PromptRequest
 
 #: One dim sentence a panel shows while it has nothing else, by the panel's name.
 EMPTY = {
@@ -58,6 +59,16 @@ def size(done: int, total: int, unit: str) -> str:
         done, total, unit = round(done / 1e6), round(total / 1e6), "MB"
     text = f"{done:,}/{total:,}" if total else f"{done:,}"
     return f"{text} {unit}".strip()
+
+
+def sampling_words(asked: PromptRequest) -> str:
+    """How tokens are chosen, for a chip: `greedy`, or what is not left at its default."""
+    if asked.temperature == 0:
+        return "greedy"
+    parts = [f"T {asked.temperature:g}"]
+    parts += [f"top-k {asked.top_k}"] if asked.top_k else []
+    parts += [f"top-p {asked.top_p:g}"] if asked.top_p < 1 else []
+    return " ".join(parts)
 
 
 def chip(badge: Badge) -> Piece:

@@ -33,6 +33,7 @@ from cbtui.widgets.prompt_bar import PromptBar, PromptLeft
 from cbtui.widgets.slots import slot_rows
 from cbtui.widgets.tab_heads import TabChosen, TabHeads, heads_cells
 from cbtui.widgets.timeline import Timeline
+from cbtui.words import sampling_words
 
 
 class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
@@ -50,7 +51,12 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
 
     def compose(self) -> ComposeResult:
         panels = [panel.make() for panel in PANELS]
-        prompt = PromptBar(self.options.max_tokens, self.most_tokens, id="prompt")
+        prompt = PromptBar(
+            self.options.max_tokens,
+            self.most_tokens,
+            sampling=sampling_words(self.options.asked),
+            id="prompt",
+        )
         yield Deck(
             *panels,
             Timeline(id="twin"),

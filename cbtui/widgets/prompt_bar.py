@@ -147,10 +147,14 @@ class PromptBar(Horizontal):
     Args:
         max_tokens: at the start.
         most: the largest number of output tokens that makes sense now.
+        sampling: how the tokens of a typed prompt are chosen, in a few words.
     """
 
-    def __init__(self, max_tokens: int, most: Callable[[], int], *, id: str | None = None) -> None:
+    def __init__(
+        self, max_tokens: int, most: Callable[[], int], *, sampling: str = "greedy", id: str | None = None
+    ) -> None:
         super().__init__(id=id)
+        self._sampling = sampling
         self._max_tokens = max_tokens
         self._most = most
         self._notice: tuple[str, bool] = ("", False)
@@ -161,7 +165,7 @@ class PromptBar(Horizontal):
         yield PromptInput(id="prompt-text")
         yield Static("max tokens", id="max-label")
         yield MaxTokensInput(self._max_tokens, id="max-tokens")
-        yield Chip("greedy", id="sampling-chip")
+        yield Chip(self._sampling, id="sampling-chip")
         yield Chip("chat", id="chat-chip")
 
     # -- for the screen -----------------------------------------------------------------------

@@ -26,6 +26,8 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 from tests.benchmarks.parts import Effort, modes, pages, peers, start, step
 from tests.benchmarks.quality import quality
 from tests.benchmarks.report import Report, machine, use_cpu_time
+from tests.benchmarks.scale import scale
+from tests.benchmarks.screen import frames_and_start, screen_cost
 
 PARTS: dict[str, Callable[[Report, Effort], None]] = {
     "start": start,
@@ -33,6 +35,9 @@ PARTS: dict[str, Callable[[Report, Effort], None]] = {
     "pages": pages,
     "peers": peers,
     "modes": modes,
+    "screen": lambda report, effort: screen_cost(report, effort.rounds, effort.threads),
+    "frames": lambda report, _: frames_and_start(report),
+    "scale": lambda report, _: scale(report),
     "types": lambda report, _: quality(report),
 }
 

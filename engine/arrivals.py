@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
+import msgspec
+
 from engine.commands import PromptRequest
 from engine.engine import Engine
 from engine.prompting import enter, inputs_of, prompts_of
 from engine.request import SamplingParams
-from engine.runner import Encoded, ModelRunner
+from engine.runner import Encoded, ModelInfo, ModelRunner
 from engine.state import Arriving
 from engine.stream.records import WAITING_SHOWN
 
@@ -82,9 +84,15 @@ class Arrivals:
                 self._asked.add(ticket)
                 self._runner.encode(ticket, inputs_of([a.request for a in group]))
 
-    def ask_again(self) -> None:
-        """The runner is new: whatever it was asked before is lost."""
+    def ask_again(self, info: ModelInfo) -> None:
+        """The model is new: whatever it was asked before is lost.
+
+        If it has no chat template, what was typed before anybody could know goes in as it stands.
+        """
         self._asked.clear()
+        if not info.has_chat_template:
+            for arrival in self._all():
+                arrival.request = msgspec.structs.replace(arrival.request, chat=False)
         self.ask()
 
     def enter(self, engine: Engine, event: Encoded) -> list[str]:

@@ -346,7 +346,7 @@ class EngineLoop:
             self._model.failure = Failure("KV cache", str(exc), "use fewer blocks: --num-blocks")
             return
         self._model.ready()
-        self._arrivals.ask_again()
+        self._arrivals.ask_again(info)
         self._publish()
 
     def _after_death(self, reason: str, step: int | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import msgspec
 import pytest
 from loop_desk import Desk, prompts
 from oracle import solo_outputs
@@ -55,6 +56,17 @@ def test_prompts_typed_while_loading_are_shown_with_that_reason_and_run_later() 
     desk.runner.start()
     state = desk.turn(12)
     assert state.status == "idle" and state.step == 4 and state.arriving_count == 0
+
+
+def test_a_chat_prompt_typed_before_a_model_without_a_template_goes_in_as_it_stands() -> None:
+    runner = FakeRunner()
+    runner.info = msgspec.structs.replace(runner.info, has_chat_template=False)
+    desk = Desk(runner, started=False)
+    desk.say(Submit((PromptRequest(prompt="ab", max_tokens=2, chat=True),)))
+    desk.runner.start()
+    state = desk.turn(12)
+    assert state.step == 2 and state.rejection is None
+    assert desk.steps[0].segments[0].q_len == 2
 
 
 def test_arrival_numbers_go_on_across_the_load() -> None:

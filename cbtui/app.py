@@ -35,7 +35,6 @@ from cbtui.screens.main import MainScreen
 from cbtui.screens.too_small import TooSmallScreen
 from cbtui.settings import Settings, read_settings, settings_path
 from cbtui.theme import THEMES
-from engine.channels import History
 from engine.commands import Close
 
 #: Actions that only make sense as keys.
@@ -252,15 +251,24 @@ def run_lesson(number: int) -> int:
 
 
 def run_app(options: LaunchOptions) -> int:
-    """Open the screen and return the exit status once it is closed."""
-    from cbtui.driver import LoopDriver
+    """Open the screen and return the exit status once it is closed.
 
-    link = Link(history=History(options.history))
-    driver = LoopDriver(options, link)
-    settings = read_settings(settings_path())
-    app = CbtuiApp(link, options, driver=driver, pace=Pace(), handles_signals=True, settings=settings)
-    try:
-        app.run()
-    finally:
-        driver.close()
+    Raises:
+        TraceError: the trace to record cannot be written.
+    """
+    from cbtui.driver import LoopDriver, ReplayDriver
+    from cbtui.taped import recorded
+
+    with recorded(options) as link:
+        driver: EngineDriver
+        if options.replay is not None:
+            driver = ReplayDriver(options.replay, options, link)
+        else:
+            driver = LoopDriver(options, link)
+        settings = read_settings(settings_path())
+        app = CbtuiApp(link, options, driver=driver, pace=Pace(), handles_signals=True, settings=settings)
+        try:
+            app.run()
+        finally:
+            driver.close()
     return app.return_code or 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cbtui.link import Link
@@ -84,3 +85,40 @@ class LoopDriver:
             runner = self._runner
         if runner is not None:
             runner.close()
+
+
+class ReplayDriver:
+    """Implements `EngineDriver` on a recorded trace: no model, no process.
+
+    Args:
+        path: the trace; that it is one was checked before.
+        options: pace, and where to begin.
+        link: shared with the screen.
+    """
+
+    def __init__(self, path: Path, options: LaunchOptions, link: Link) -> None:
+        self._path = path
+        self._options = options
+        self._link = link
+        self._is_closed = False
+
+    def run(self, should_stop: Callable[[], bool]) -> None:
+        """Block until a `Close` command, `close()` or `should_stop()`."""
+        from engine.replay import ReplayLoop
+        from engine.stream.trace_files import opened
+
+        with opened(self._path) as (header, records):
+            ReplayLoop(
+                header,
+                records,
+                commands=self._link.commands,
+                mailbox=self._link.mailbox,
+                history=self._link.history,
+                paused=self._options.paused,
+                speed=self._options.speed,
+                upto=self._options.replay_upto,
+            ).run(lambda: self._is_closed or should_stop())
+
+    def close(self) -> None:
+        """End at the next look."""
+        self._is_closed = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from engine.commands import PromptRequest
 from engine.config import EngineConfig
@@ -35,6 +36,8 @@ class LaunchOptions:
         asked: what a typed prompt is asked with: all but its text, length and chat template.
         requests: of a file, submitted as soon as the model is there.
         arrivals: their arrival times so many times as fast; None: all at once.
+        record: a trace file to write as it happens.
+        replay: a trace to show instead of running an engine, its steps up to `replay_upto` at once.
         race: requests to race in two modes as soon as the model is there.
         lesson: the lesson the program was started for; 0: none.
         theme: one of `cbtui.settings.THEME_NAMES`; None: the settings' own.
@@ -51,6 +54,9 @@ class LaunchOptions:
     asked: PromptRequest = field(default_factory=lambda: PromptRequest(prompt=""))
     requests: tuple[PromptRequest, ...] = ()
     arrivals: float | None = None
+    record: Path | None = None
+    replay: Path | None = None
+    replay_upto: float = 0
     race: tuple[PromptRequest, ...] = ()
     lesson: int = 0
     theme: str | None = None

@@ -99,5 +99,7 @@ def is_waiting(state: EngineState, request_id: str) -> bool:
 
 
 def num_unfinished(state: EngineState) -> int:
-    """Requests that would be lost by quitting now."""
+    """Requests that would be lost by quitting now; a recording loses nothing."""
+    if state.is_recording:
+        return 0
     return sum(not slot.held for slot in state.slots) + state.waiting_count + state.arriving_count

@@ -67,6 +67,7 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         num_records: records appended to the history so far; a reader that has seen fewer has news.
         rejection: the last refused command.
         load: the load generator, while it is on.
+        is_recording: a trace is played; there is no engine that could be asked anything.
     """
 
     version: int = 0
@@ -92,3 +93,4 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     num_records: int = 0
     rejection: Rejection | None = None
     load: LoadNow | None = None
+    is_recording: bool = False

@@ -5,7 +5,6 @@ Every option is checked here, so that a mistake is one sentence before any model
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,17 +28,19 @@ from cbtui.cli.engine_options import (
     TopP,
     engine_config,
 )
-from cbtui.cli.file_options import FORMATS, Arrivals, Limit, checked_arrivals
+from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
 from cbtui.cli.model_options import HELP, Device, Dtype, Exact, Model, Threads
 from cbtui.cli.models_app import models
+from cbtui.cli.replay_command import replay
 from cbtui.cli.run_command import run
+from cbtui.cli.screen_options import need_terminal, steps_per_s, theme_named
 from cbtui.cli.settings_command import settings
 
 if TYPE_CHECKING:
     from cbtui.cli.sources import Workload
     from engine.commands import PromptRequest
 
-COMMANDS = ("launch", "compare", "run", "models", "race", "lesson", "bench", "settings")
+COMMANDS = ("launch", "compare", "run", "replay", "models", "race", "lesson", "bench", "settings")
 
 app = typer.Typer(
     name="cbtui",
@@ -100,6 +101,7 @@ def launch(
     ] = None,
     limit: Limit = None,
     arrivals: Arrivals = None,
+    record: Record = None,
     history: Annotated[
         int, typer.Option(min=10, metavar="N", help="Steps kept to look back at; about 7 KB each.")
     ] = 10_000,
@@ -113,7 +115,7 @@ def launch(
     from cbtui.options import DEFAULT_MAX_TOKENS, LaunchOptions, runner_spec
     from engine.commands import PromptRequest
 
-    _need_terminal(reads_stdin=file == "-")
+    need_terminal(reads_stdin=file == "-")
     asked = PromptRequest(
         prompt="", temperature=temperature, top_k=top_k, top_p=top_p, stop=tuple(stop or ())
     )
@@ -128,7 +130,7 @@ def launch(
         config=engine_config(
             mode, slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching
         ),
-        speed=_steps_per_s(speed),
+        speed=steps_per_s(speed),
         paused=paused,
         demo=demo,
         raw=raw,
@@ -137,7 +139,8 @@ def launch(
         asked=asked,
         requests=workload.requests if workload else (),
         arrivals=factor,
-        theme=_theme(theme),
+        record=trace_path(record),
+        theme=theme_named(theme),
     )
     from cbtui.app import run_app
 
@@ -173,7 +176,7 @@ def race(
     from cbtui.options import LaunchOptions, runner_spec
     from engine.workload import tutorial_workload
 
-    _need_terminal(reads_stdin=file == "-")
+    need_terminal(reads_stdin=file == "-")
     workload = _workload(file, max_tokens, limit)
     options = LaunchOptions(
         runner=runner_spec(model, device, dtype, threads, exact=exact),
@@ -201,7 +204,7 @@ def lesson(
         return 0
     if not 1 <= number <= len(LESSONS):
         raise CommandError(f"there are lessons 1 to {len(LESSONS)}; `cbtui lesson` lists them")
-    _need_terminal()
+    need_terminal()
     from cbtui.app import run_lesson
 
     return run_lesson(number)
@@ -237,59 +240,13 @@ def _with_bad(code: int, workload: Workload | None) -> int:
     return code or 1
 
 
-def _need_terminal(*, reads_stdin: bool = False) -> None:
-    """The screen draws on a terminal.
-
-    Args:
-        reads_stdin: requests come from standard input; keys are read from the terminal itself.
-
-    Raises:
-        CommandError: there is none.
-    """
-    from cbtui.cli.console import CommandError, is_dumb
-
-    if not (sys.stdout.isatty() and (reads_stdin or sys.stdin.isatty())) or is_dumb():
-        raise CommandError(
-            "the screen needs a terminal; without one use `cbtui compare` (the tutorial's requests in "
-            "every mode) or `cbtui run` (your prompts)"
-        )
-
-
 app.command()(compare)
 
 app.command()(run)
+
+app.command()(replay)
 
 app.command()(bench)
 
 app.command()(settings)
 app.add_typer(models, name="models")
-
-
-def _theme(name: str | None) -> str | None:
-    """A theme's name, checked.
-
-    Raises:
-        ValueError: there is none; the message lists those there are.
-    """
-    from cbtui.settings import THEME_NAMES
-
-    if name is not None and name not in THEME_NAMES:
-        raise ValueError(f"no theme {name!r}; there are {', '.join(THEME_NAMES)}")
-    return name
-
-
-def _steps_per_s(speed: str) -> float | None:
-    """`--speed` as a number; None is `max`.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    if speed.strip().lower() == "max":
-        return None
-    try:
-        value = float(speed)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ValueError(f"--speed must be a number above 0, or max, not {speed}")
-    return value

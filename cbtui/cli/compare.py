@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
 from cbtui.cli.console import CommandError, Progress, report_console, write_line
 from cbtui.cli.models import loaded_model
+from cbtui.cli.recording import path_of_mode, recording
 from cbtui.cli.report import Reported, report
 from cbtui.cli.sources import Complaints, FileOptions, runnable, workload_of
 from engine.commands import PromptRequest
@@ -17,6 +20,7 @@ from engine.runner import EncodedPrompt, ModelRunner, Ready
 from engine.session import config_for, encode, token_bytes_of
 from engine.stream.comparison import Comparison, compare, folded, run_modes
 from engine.stream.records import Record, StepRecord
+from engine.stream.trace_files import TraceRecorder, header_of
 from engine.worker.wire import RunnerSpec
 from engine.workload import WorkloadError, tutorial_workload
 
@@ -34,6 +38,7 @@ class CompareOptions:
         stop: strings that end a request.
         chat: through the model's chat template.
         as_json: data instead of a report.
+        record: write a trace of each mode's run, the mode's name put into this one.
     """
 
     runner: RunnerSpec
@@ -45,6 +50,7 @@ class CompareOptions:
     stop: tuple[str, ...] = ()
     chat: bool = False
     as_json: bool = False
+    record: Path | None = None
 
 
 def run_compare(options: CompareOptions) -> int:
@@ -56,30 +62,43 @@ def run_compare(options: CompareOptions) -> int:
     Raises:
         CommandError, WorkloadError, RunnerError: it cannot be run.
     """
-    requests, num_bad = _requests(options)
+    requests, complaints = _requests(options)
     progress = Progress()
-    with loaded_model(options.runner, progress) as (runner, ready):
+    with ExitStack() as stack:
+        recorders = _recorders(options, complaints, stack)
+        runner, ready = stack.enter_context(loaded_model(options.runner, progress))
         if options.chat and not ready.info.has_chat_template:
             raise CommandError(f"{ready.info.name} has no chat template; leave --chat out")
         config = config_for(options.config, ready.info)
         encoded = _encoded(runner, requests)
-        records = _records(options, config, runner, ready, requests, encoded, progress)
+        for recorder in recorders.values():
+            recorder.begin(header_of(ready.info, config))
+        records = _records(options, config, runner, ready, requests, encoded, progress, recorders)
     comparison = compare(records, ready, config)
-    if options.as_json:
-        write_line(msgspec.json.encode(comparison).decode())
-    else:
-        _print(comparison, records)
-    return 1 if num_bad or comparison.verdict in ("mismatch", "failed") else 0
+    show(comparison, records, as_json=options.as_json)
+    return 1 if complaints.count or comparison.verdict in ("mismatch", "failed") else 0
 
 
-def _requests(options: CompareOptions) -> tuple[list[PromptRequest], int]:
-    """What to run, and how many bad lines there were; each has been said."""
+def _recorders(options: CompareOptions, complaints: Complaints, stack: ExitStack) -> dict[str, TraceRecorder]:
+    """A recorder for each mode, if the runs are recorded."""
+    found = {}
+    for mode in options.modes if options.record else ():
+        assert options.record is not None
+        path = path_of_mode(options.record, mode)
+        recorder = stack.enter_context(recording(path, complaints))
+        assert recorder is not None
+        found[mode] = recorder
+    return found
+
+
+def _requests(options: CompareOptions) -> tuple[list[PromptRequest], Complaints]:
+    """What to run; bad lines have been said."""
     if options.file is None:
-        return [_limited(request, options) for request in tutorial_workload()], 0
+        return [_limited(request, options) for request in tutorial_workload()], Complaints("tutorial")
     workload = runnable(workload_of(options.file, default=None))
     complaints = Complaints(workload.name)
     complaints.add_bad(workload.bad)
-    return [_limited(request, options) for request in workload.requests], complaints.count
+    return [_limited(request, options) for request in workload.requests], complaints
 
 
 def _limited(request: PromptRequest, options: CompareOptions) -> PromptRequest:
@@ -112,11 +131,16 @@ def _records(
     requests: Sequence[PromptRequest],
     encoded: Sequence[EncodedPrompt],
     progress: Progress,
+    recorders: Mapping[str, TraceRecorder],
 ) -> dict[str, list[Record]]:
     total = sum(request.max_tokens for request in requests)
     made = dict.fromkeys(options.modes, 0)
 
-    def on_step(mode: str, record: StepRecord) -> None:
+    def on_record(mode: str, record: Record) -> None:
+        if mode in recorders:
+            recorders[mode].write(record)
+        if not isinstance(record, StepRecord):
+            return
         made[mode] += sum(segment.sampled is not None for segment in record.segments)
         place = f"{options.modes.index(mode) + 1} of {len(options.modes)}"
         progress.say(
@@ -133,15 +157,29 @@ def _records(
         config,
         options.modes,
         token_bytes_of(ready.info),
-        on_step,
+        on_record,
         arrivals=options.file.arrivals if options.file else None,
     )
     progress.clear()
     return records
 
 
-def _print(comparison: Comparison, records: dict[str, list[Record]]) -> None:
+def show(
+    comparison: Comparison,
+    records: Mapping[str, Sequence[Record]],
+    *,
+    as_json: bool,
+    summaries: Mapping[str, str] | None = None,
+) -> None:
+    """Print a comparison as data or as a report.
+
+    Args:
+        summaries: a line about each run; None: what its mode does.
+    """
+    if as_json:
+        write_line(msgspec.json.encode(comparison).decode())
+        return
     console, look = report_console()
-    reported = Reported(comparison, records, {mode: folded(run) for mode, run in records.items()})
-    for line in report(reported, look):
+    ledgers = {mode: folded(run) for mode, run in records.items()}
+    for line in report(Reported(comparison, records, ledgers, summaries), look):
         console.print(line)

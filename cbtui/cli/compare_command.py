@@ -20,16 +20,18 @@ from cbtui.cli.engine_options import (
     Stop,
     engine_config,
 )
-from cbtui.cli.file_options import FORMATS, Arrivals, Limit, checked_arrivals
+from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
 from cbtui.cli.model_options import Device, Dtype, Exact, Json, Model, Threads
 
 
 def compare(
-    file: Annotated[
-        str | None,
+    files: Annotated[
+        list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help=FORMATS + " Default: the tutorial's six requests.",
+            help=FORMATS
+            + " Default: the tutorial's six requests. Or traces that --record wrote: they are compared "
+            "as they are, without a model.",
         ),
     ] = None,
     *,
@@ -52,6 +54,7 @@ def compare(
     as_json: Json = False,
     limit: Limit = None,
     arrivals: Arrivals = None,
+    record: Record = None,
     model: Model = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -70,9 +73,13 @@ def compare(
     Exit code 1 if they are not (a near tie in floating point apart).
     """
     from cbtui.cli.compare import CompareOptions, run_compare
+    from cbtui.cli.compare_traces import are_traces, compare_traces
     from cbtui.cli.sources import FileOptions
     from cbtui.options import runner_spec
 
+    if files and are_traces(files):
+        return compare_traces(files, as_json=as_json)
+    file = files[0] if files else None
     names = tuple(_modes(modes))
     options = CompareOptions(
         runner=runner_spec(model, device, dtype, threads, exact=exact),
@@ -90,6 +97,7 @@ def compare(
         stop=tuple(stop or ()),
         chat=chat,
         as_json=as_json,
+        record=trace_path(record),
     )
     return run_compare(options)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,6 +27,19 @@ Arrivals = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+Record = Annotated[
+    str | None,
+    typer.Option(
+        "--record",
+        metavar="FILE",
+        help="Write a trace of every step as it happens, for `cbtui replay`; .gz and .zst are compressed.",
+    ),
+]
+
+
+def trace_path(file: str | None) -> Path | None:
+    """Where a trace goes."""
+    return None if file is None else Path(file).expanduser()
 
 
 def checked_arrivals(factor: float | None) -> float | None:

@@ -26,17 +26,21 @@ _TIMELINE_INDENT = 4
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a report is made of: the figures and, by mode, the records and their ledger."""
+    """What a report is made of: the figures and, by mode, the records and their ledger.
+
+    `summaries`: a line about each run; None: what its mode does.
+    """
 
     comparison: Comparison
     records: Mapping[str, Sequence[Record]]
     ledgers: Mapping[str, Ledger]
+    summaries: Mapping[str, str] | None = None
 
 
 def report(reported: Reported, look: Look) -> list[Text]:
     """All of it, in the order a newcomer needs it."""
     sections = [
-        _asked(reported.comparison, look),
+        _asked(reported.comparison, reported.summaries, look),
         *_logs(reported, look),
         *_steps(reported, look),
         _table(reported.comparison, look),
@@ -60,15 +64,15 @@ def _heading(text: str) -> Text:
     return Text(text, style="bold")
 
 
-def _asked(comparison: Comparison, look: Look) -> list[Text]:
+def _asked(comparison: Comparison, summaries: Mapping[str, str] | None, look: Look) -> list[Text]:
     requests = comparison.requests
     slots = comparison.max_num_seqs
     what = f"{_count(len(requests), 'request')}, {_count(slots, 'slot')}"
     ways = len(comparison.modes)
     lines = [_heading(f"The same {what}, in {ways} ways" if ways > 1 else what)]
     for name in comparison.modes:
-        mode = mode_named(name)
-        lines += _hanging(f"  {name + ':':<19}", mode.summary, look)
+        summary = mode_named(name).summary if summaries is None else summaries[name]
+        lines += _hanging(f"  {name + ':':<19}", summary, look)
     on = f"{comparison.model}, {comparison.device} {comparison.dtype}, greedy"
     lines.append(Text(on, style="dim"))
     for index, request in enumerate(requests[:REQUESTS_SHOWN]):

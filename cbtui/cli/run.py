@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 from rich.text import Text
@@ -18,6 +19,7 @@ from cbtui.cli.console import (
     write_line,
 )
 from cbtui.cli.models import loaded_model
+from cbtui.cli.recording import recording
 from cbtui.cli.result import ResultLine
 from cbtui.cli.sources import Complaints, FileOptions, Workload, workload_of
 from cbtui.naming import letter_of
@@ -30,6 +32,7 @@ from engine.session import config_for, drain, encode, submit, token_bytes_of
 from engine.stream.comparison import output_text
 from engine.stream.ledger import Ledger, RequestStory
 from engine.stream.records import StepRecord
+from engine.stream.trace_files import TraceRecorder, header_of
 from engine.worker.wire import RunnerSpec
 
 #: How often a model process that died is started again within one run.
@@ -49,6 +52,7 @@ class RunOptions:
         raw: no chat template.
         as_json: a JSON object a line.
         output: a file for the answers in the form of OpenAI's batches; `-` is standard output.
+        record: a trace file to write.
     """
 
     runner: RunnerSpec
@@ -60,6 +64,7 @@ class RunOptions:
     raw: bool = False
     as_json: bool = False
     output: str | None = None
+    record: Path | None = None
 
 
 def run_prompts(options: RunOptions) -> int:
@@ -73,7 +78,7 @@ def run_prompts(options: RunOptions) -> int:
     """
     workload = workload_of(options.file, options.default_max_tokens, options.asked)
     complaints = Complaints(workload.name)
-    with batch_output(options.output) as answers:
+    with batch_output(options.output) as answers, recording(options.record, complaints) as recorder:
         complaints.add_bad(workload.bad)
         if answers is not None:
             for bad in workload.bad:
@@ -81,7 +86,7 @@ def run_prompts(options: RunOptions) -> int:
         if workload.requests:
             progress = Progress()
             with loaded_model(options.runner, progress) as (runner, ready):
-                _run(_Running(options, workload, complaints, progress, answers), runner, ready)
+                _run(_Running(options, workload, complaints, progress, answers, recorder), runner, ready)
     return 1 if complaints.count else 0
 
 
@@ -94,6 +99,7 @@ class _Running:
     complaints: Complaints
     progress: Progress
     answers: BatchOutput | None
+    recorder: TraceRecorder | None
 
     def refuse(self, entry: Entry, why: str) -> None:
         """Say that a request cannot be run."""
@@ -133,8 +139,12 @@ def _run(running: _Running, runner: ModelRunner, ready: Ready) -> None:
     feed = Feed(entries, options.file.arrivals, submit, on_refused=running.refuse)
     say = _sayer(running, ready.info)
     ledger = Ledger()
+    if running.recorder is not None:
+        running.recorder.begin(header_of(ready.info, engine.config))
     for record in drain(engine, restarts=RESTARTS, feed=feed):
         ledger.apply(record)
+        if running.recorder is not None:
+            running.recorder.write(record)
         for finish in record.events.finished:
             progress.clear()
             entry = feed.entered[finish.request_id]

@@ -23,7 +23,7 @@ from cbtui.cli.engine_options import (
     TopP,
     engine_config,
 )
-from cbtui.cli.file_options import FORMATS, Arrivals, Limit, checked_arrivals
+from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
 from cbtui.cli.model_options import Device, Dtype, Exact, Json, Model, Threads
 
 
@@ -61,6 +61,7 @@ def run(
     ] = None,
     limit: Limit = None,
     arrivals: Arrivals = None,
+    record: Record = None,
     model: Model = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -105,5 +106,6 @@ def run(
         raw=raw,
         as_json=as_json,
         output=output,
+        record=trace_path(record),
     )
     return run_prompts(options)

@@ -105,6 +105,7 @@ def _about(frame: Frame) -> list[Line]:
         parts = [("", limits)]
     else:
         place = f"{state.model.device} {state.model.dtype}" + (" exact" if state.model.exact else "")
+        place += " · recorded" if state.is_recording else ""
         parts = [(state.model.name, f" · {place} · {limits}"), ("", f"{place} · {limits}"), ("", limits)]
     versions: list[Line] = [join((brand, ((name, ""), (rest, "dim")))) for name, rest in parts]
     return [*versions, join((brand, ((f"{config.max_num_seqs} slots", "dim"),))), brand, ()]

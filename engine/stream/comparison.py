@@ -156,7 +156,7 @@ def run_modes(
     config: EngineConfig,
     modes: Sequence[str],
     token_bytes: Callable[[int], bytes] | None = None,
-    on_step: Callable[[str, StepRecord], None] | None = None,
+    on_record: Callable[[str, Record], None] | None = None,
     *,
     arrivals: float | None = None,
 ) -> dict[str, list[Record]]:
@@ -165,7 +165,7 @@ def run_modes(
     Every mode is warmed up before any is measured.
 
     Args:
-        on_step: told of every measured step, outside of the engine's clock.
+        on_record: told of every measured record, outside of the engine's clock.
         arrivals: requests arrive at their own times, so many times as fast; None: all at once.
 
     Raises:
@@ -191,8 +191,8 @@ def run_modes(
         records[mode] = []
         for record in drain(engine, feed=feed):
             records[mode].append(record)
-            if on_step is not None and isinstance(record, StepRecord):
-                on_step(mode, record)
+            if on_record is not None:
+                on_record(mode, record)
     return records
 
 

@@ -285,7 +285,7 @@ class QuietRecord(msgspec.Struct, frozen=True, tag="quiet"):
 
 
 class TraceHeader(msgspec.Struct, frozen=True, tag="header"):
-    """First line of a trace file."""
+    """First line of a trace file: the model, and what of the engine its records do not say."""
 
     schema_version: int
     model: str
@@ -294,6 +294,8 @@ class TraceHeader(msgspec.Struct, frozen=True, tag="header"):
     block_size: int = 16
     max_model_len: int = 2048
     machine: str = ""
+    num_threads: int = 1
+    kv_bytes_per_token: int = 0
 
 
 Record = StepRecord | QuietRecord

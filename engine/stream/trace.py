@@ -5,7 +5,9 @@ A reader keeps what it could read and says which line it could not, and why.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
+from itertools import count
 from typing import IO
 
 import msgspec
@@ -45,7 +47,7 @@ def read_header(file: IO[bytes]) -> TraceHeader:
     Raises:
         TraceError: it is no header, or one of a newer schema.
     """
-    header = _decode(file.readline(), 1)
+    header = _decode(_line(file, 1), 1)
     if not isinstance(header, TraceHeader):
         raise TraceError("line 1: not a trace header")
     if header.schema_version > SCHEMA_VERSION:
@@ -61,11 +63,24 @@ def read_records(file: IO[bytes]) -> Iterator[Record]:
     Raises:
         TraceError: at the first line that is no record; those before it have been yielded.
     """
-    for number, line in enumerate(file, 2):
+    for number in count(2):
+        line = _line(file, number)
+        if not line:
+            return
         record = _decode(line, number)
         if isinstance(record, TraceHeader):
             raise TraceError(f"line {number}: a second header")
         yield record
+
+
+def _line(file: IO[bytes], number: int) -> bytes:
+    """The next line; what a compressed file raises where it is cut off or broken becomes a TraceError."""
+    try:
+        return file.readline()
+    except EOFError:
+        raise TraceError(f"line {number}: the trace is cut off here") from None
+    except (OSError, zlib.error) as exc:
+        raise TraceError(f"line {number}: {exc}") from None
 
 
 def _decode(line: bytes, number: int) -> TraceHeader | Record:

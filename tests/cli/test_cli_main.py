@@ -13,7 +13,7 @@ import pytest
 
 import cbtui.__main__ as program
 from cbtui import __version__
-from cbtui.cli.app import _steps_per_s
+from cbtui.cli.screen_options import steps_per_s
 from tests.cli.conftest import Ended
 from tests.cli.word_runner import InterruptedRunner
 
@@ -43,7 +43,7 @@ def test_without_a_terminal_the_screen_says_what_to_use_instead(cbtui: Cbtui, ar
         (["nonsense"], "No such command 'nonsense' (cbtui --help)"),
         (["--nonsense"], "No such option: --nonsense (cbtui launch --help)"),
         (["compare", "--slots", "many"], "(cbtui compare --help)"),
-        (["compare", "a", "b"], "(cbtui compare --help)"),
+        (["run", "a", "b"], "(cbtui run --help)"),
     ],
 )
 def test_a_bad_command_line_is_one_sentence_and_exit_code_2(cbtui: Cbtui, arguments: list[str], words: str):
@@ -54,13 +54,13 @@ def test_a_bad_command_line_is_one_sentence_and_exit_code_2(cbtui: Cbtui, argume
 
 @pytest.mark.parametrize(("speed", "expected"), [("8", 8.0), ("0.5", 0.5), ("max", None), (" MAX ", None)])
 def test_a_speed_is_a_number_or_max(speed: str, expected: float | None):
-    assert _steps_per_s(speed) == expected
+    assert steps_per_s(speed) == expected
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "inf", "nan", "fast", ""])
 def test_any_other_speed_is_refused(speed: str):
     with pytest.raises(ValueError, match="--speed"):
-        _steps_per_s(speed)
+        steps_per_s(speed)
 
 
 def test_control_c_is_130_and_closes_the_runner(cbtui: Cbtui):

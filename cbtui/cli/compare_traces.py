@@ -1,0 +1,83 @@
+"""`cbtui compare A.trace B.trace`: recorded runs of the same requests, compared without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from cbtui.cli.compare import show
+from cbtui.cli.console import CommandError, listed
+from cbtui.cli.sources import Complaints
+from engine.config import EngineConfig
+from engine.runner import Ready
+from engine.stream.comparison import compare
+from engine.stream.records import StepRecord
+from engine.stream.trace_files import Trace, info_of, read_trace
+
+
+def are_traces(files: Sequence[str]) -> bool:
+    """Whether these are recorded runs rather than requests to run.
+
+    Raises:
+        CommandError: several files, and not all are traces.
+    """
+    from engine.stream.trace_files import is_trace
+
+    found = [file != "-" and is_trace(Path(file).expanduser()) for file in files]
+    if len(files) > 1 and not all(found):
+        others = [file for file, one in zip(files, found, strict=True) if not one]
+        are = "is no trace" if len(others) == 1 else "are no traces"
+        raise CommandError(f"{listed(others)} {are}: several files must all be recorded runs")
+    return bool(found) and all(found)
+
+
+def compare_traces(files: Sequence[str], *, as_json: bool) -> int:
+    """Compare recorded runs and print it.
+
+    Returns:
+        The exit code: 1 where outputs differ by more than a near tie, a forward failed, or a trace is broken.
+
+    Raises:
+        CommandError, TraceError, ValueError: there is nothing to compare.
+    """
+    traces = [read_trace(Path(file).expanduser()) for file in files]
+    broken = 0
+    for file, trace in zip(files, traces, strict=True):
+        if trace.error:
+            complaints = Complaints(file)
+            complaints.add(f"{trace.error}; what stands before is compared")
+            broken += complaints.count
+        if not any(isinstance(record, StepRecord) for record in trace.records):
+            raise CommandError(f"{file} holds no step")
+    names = _names(files, traces)
+    records = {name: trace.records for name, trace in zip(names, traces, strict=True)}
+    first = traces[0]
+    step = next(record for record in first.records if isinstance(record, StepRecord))
+    config = msgspec.structs.replace(
+        EngineConfig(),
+        max_num_seqs=step.max_num_seqs,
+        max_num_batched_tokens=step.max_num_batched_tokens,
+    )
+    comparison = compare(records, Ready(info_of(first.header), epoch=step.epoch), config)
+    summaries = {
+        name: f"{_mode(trace)}, {trace.header.model}, {trace.header.device} {trace.header.dtype}"
+        for name, trace in zip(names, traces, strict=True)
+    }
+    show(comparison, records, as_json=as_json, summaries=summaries)
+    return 1 if broken or comparison.verdict in ("mismatch", "failed") else 0
+
+
+def _mode(trace: Trace) -> str:
+    """The modes a trace ran in, in order."""
+    modes = [record.mode for record in trace.records if isinstance(record, StepRecord)]
+    return listed(list(dict.fromkeys(modes)))
+
+
+def _names(files: Sequence[str], traces: Sequence[Trace]) -> list[str]:
+    """What to call the runs: by mode where that tells them apart, else by file, else by number too."""
+    for names in ([_mode(trace) for trace in traces], [Path(file).name for file in files]):
+        if len(set(names)) == len(names):
+            return names
+    return [f"{number}: {Path(file).name}" for number, file in enumerate(files, 1)]

@@ -1,0 +1,61 @@
+"""The command `cbtui replay` and its options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+#: Records kept to look back at: a recording is there to be looked at as a whole.
+_HISTORY = 1_000_000
+
+
+def replay(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A trace that --record wrote.")],
+    *,
+    speed: Annotated[
+        str, typer.Option(metavar="N|max", help="Steps a second, or as fast as they can be shown.")
+    ] = "8",
+    paused: Annotated[bool, typer.Option("--paused", help="Start paused, before the first step.")] = False,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="STEP|end", help="Begin paused, with the steps up to this one shown."),
+    ] = None,
+    theme: Annotated[str | None, typer.Option(metavar="NAME", help="dark, light or high-contrast.")] = None,
+) -> int:
+    """Open a recorded trace in the screen: the same panels and keys, without a model."""
+    from cbtui.cli.screen_options import need_terminal, steps_per_s, theme_named
+    from cbtui.options import LaunchOptions
+    from engine.stream.trace_files import opened
+
+    path = Path(file).expanduser()
+    with opened(path):
+        pass  # what is no trace is said before the screen opens
+    need_terminal()
+    options = LaunchOptions(
+        speed=steps_per_s(speed),
+        paused=paused or at is not None,
+        history=_HISTORY,
+        replay=path,
+        replay_upto=_step(at),
+        theme=theme_named(theme),
+    )
+    from cbtui.app import run_app
+
+    return run_app(options)
+
+
+def _step(at: str | None) -> float:
+    """`--at` as a number of steps.
+
+    Raises:
+        ValueError: it is neither a number nor `end`.
+    """
+    if at is None:
+        return 0
+    if at == "end":
+        return float("inf")
+    if not at.isdecimal():
+        raise ValueError(f"--at must be the number of a step, or end, not {at}")
+    return int(at)

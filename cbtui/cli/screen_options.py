@@ -1,0 +1,53 @@
+"""What the commands that open the screen need of the terminal and of their options. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import sys
+
+
+def need_terminal(*, reads_stdin: bool = False) -> None:
+    """The screen draws on a terminal.
+
+    Args:
+        reads_stdin: requests come from standard input; keys are read from the terminal itself.
+
+    Raises:
+        CommandError: there is none.
+    """
+    from cbtui.cli.console import CommandError, is_dumb
+
+    if not (sys.stdout.isatty() and (reads_stdin or sys.stdin.isatty())) or is_dumb():
+        raise CommandError(
+            "the screen needs a terminal; without one use `cbtui compare` (the tutorial's requests in "
+            "every mode) or `cbtui run` (your prompts)"
+        )
+
+
+def theme_named(name: str | None) -> str | None:
+    """A theme's name, checked.
+
+    Raises:
+        ValueError: there is none; the message lists those there are.
+    """
+    from cbtui.settings import THEME_NAMES
+
+    if name is not None and name not in THEME_NAMES:
+        raise ValueError(f"no theme {name!r}; there are {', '.join(THEME_NAMES)}")
+    return name
+
+
+def steps_per_s(speed: str) -> float | None:
+    """`--speed` as a number; None is `max`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if speed.strip().lower() == "max":
+        return None
+    try:
+        value = float(speed)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ValueError(f"--speed must be a number above 0, or max, not {speed}")
+    return value

@@ -70,6 +70,8 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
     def on_mount(self) -> None:
         """Draw the first frame; the engine is not started yet."""
         self.draw()
+        if self.options.replay is not None:
+            self.query_one("#slots").focus()  # nobody types a prompt to a recording: keys act at once
         if self.options.demo:
             self.submit_demo()
         if self.options.lesson:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import io
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,7 @@ def header_of(info: ModelInfo, config: EngineConfig) -> TraceHeader:
         block_size=config.block_size,
         max_model_len=min(config.max_model_len, info.max_model_len),
         num_threads=info.num_threads,
+        machine=f"{platform.system()} {platform.machine()}",
         kv_bytes_per_token=info.kv_bytes_per_token,
     )
 
@@ -158,6 +160,11 @@ def is_trace(path: Path) -> bool:
             return True
     except TraceError:
         return False
+
+
+def begins_as_trace(data: bytes) -> bool:
+    """Whether a file's content is a trace's, compressed ones included."""
+    return data.startswith((_GZIP, _ZSTD, b'{"type":"header"'))
 
 
 def _created(path: Path) -> IO[bytes]:

@@ -52,22 +52,22 @@ def test_it_opens_at_the_end_and_time_travel_works() -> None:
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
         last = read_trace(TRACE).records[-1].step
         await until(pilot, lambda: app.main.follower.state.step == last)
-        await pilot.press("escape", "left_square_bracket", "left_square_bracket")
+        await pilot.press("left_square_bracket", "left_square_bracket")
         assert app.main.shown == last - 1
         assert "recorded" in app.export_screenshot()
 
-    play(LaunchOptions(paused=True, speed=8, replay_upto=float("inf")), script)
+    play(LaunchOptions(replay=TRACE, paused=True, speed=8, replay_upto=float("inf")), script)
 
 
 def test_steps_are_taken_by_key_and_prompts_refused() -> None:
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: app.main.follower.state.status == "paused")
-        await pilot.press("escape", "s", "s")
+        await pilot.press("s", "s")
         await until(pilot, lambda: app.main.follower.state.step == 2)
         await pilot.press("slash", "h", "i", "enter")
         await until(pilot, lambda: app.main.follower.state.rejection is not None)
 
-    play(LaunchOptions(paused=True), script)
+    play(LaunchOptions(replay=TRACE, paused=True), script)
 
 
 @pytest.mark.parametrize("name", ["a.trace", "a.trace.gz"])

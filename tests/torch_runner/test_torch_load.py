@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from engine.model_store import ResolvedModel
-from engine.runner import EncodedPrompt, Loading, ModelLoadError, PromptInput
+from engine.runner import EncodedPrompt, Loading, Message, ModelLoadError, PromptInput
 from engine.torch_runner import sources
 from engine.torch_runner.encoding import encode, tokenizer_json
 from engine.torch_runner.load import LoadedModel, LoadOptions, adopt_model, choose_device, load_model
@@ -173,6 +173,12 @@ def test_raw_text_is_encoded_as_the_tokenizer_does_by_default() -> None:
 def test_chat_counts_the_tokens_its_template_adds() -> None:
     encoded = encode(make_tokenizer(), PromptInput("the capital of France is", chat=True))
     assert encoded == EncodedPrompt([2, 4, 5, 6, 7, 8, 3], num_template_tokens=2)
+
+
+def test_a_conversation_goes_through_the_template_turn_by_turn() -> None:
+    turns = (Message("user", "the capital"), Message("assistant", "is"), Message("user", "Paris"))
+    encoded = encode(make_tokenizer(), PromptInput("Paris", chat=True, messages=turns))
+    assert encoded == EncodedPrompt([2, 4, 5, 2, 8, 2, 9, 3], num_template_tokens=4)
 
 
 @pytest.mark.parametrize("chat", [True, False])

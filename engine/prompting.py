@@ -41,7 +41,9 @@ def prompts_of(requests: Sequence[PromptRequest], encoded: Sequence[EncodedPromp
     for request, prompt, reply in zip(requests, prompts, replies, strict=True):
         if prompt is None:
             assert request.made_up is not None and text is not None
-            prompt = EncodedPrompt(made_up(request.made_up, text.token_ids), error=text.error)
+            # Its ends may be the tokenizer's marks of beginning and end, which belong into no text's middle.
+            ids = text.token_ids[1:-1] or text.token_ids
+            prompt = EncodedPrompt(made_up(request.made_up, ids), error=text.error)
         if reply is not None:
             prompt = msgspec.structs.replace(prompt, num_reply_tokens=len(reply.token_ids))
         found.append(prompt)

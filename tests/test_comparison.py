@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import msgspec
 import pytest
 
+from cbtui.cli.console import Look
+from cbtui.cli.report import Reported, report
 from engine.commands import PromptRequest
 from engine.config import EngineConfig
 from engine.fake import FakeRunner
 from engine.runner import RunnerError
 from engine.session import encode, token_bytes_of, wait_until_ready
-from engine.stream.comparison import Comparison, compare, run_modes
+from engine.stream.comparison import Comparison, compare, folded, run_modes
 from engine.stream.records import Record
 from engine.workload import tutorial_workload
 from tests.cli.word_runner import FailingRunner, PartingRunner, WordRunner
@@ -202,3 +205,15 @@ def test_modes_that_ran_other_requests_are_not_compared():
 def test_nothing_is_not_compared():
     with pytest.raises(ValueError, match="no mode"):
         compare({}, wait_until_ready(WordRunner()), EngineConfig())
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_exact_mode_is_said(exact: bool):
+    runner = WordRunner()
+    runner.info = msgspec.structs.replace(runner.info, exact=exact)
+    comparison, records = compared(runner=runner, requests=[PromptRequest(prompt="a", max_tokens=2)])
+    assert comparison.exact == exact
+    assert json.loads(msgspec.json.encode(comparison))["exact"] == exact
+    ledgers = {mode: folded(run) for mode, run in records.items()}
+    lines = report(Reported(comparison, records, ledgers), Look())
+    assert any(f"float32{' exact' if exact else ''}, greedy" in line.plain for line in lines)

@@ -73,7 +73,8 @@ def _asked(comparison: Comparison, summaries: Mapping[str, str] | None, look: Lo
     for name in comparison.modes:
         summary = mode_named(name).summary if summaries is None else summaries[name]
         lines += _hanging(f"  {name + ':':<19}", summary, look)
-    on = f"{comparison.model}, {comparison.device} {comparison.dtype}, greedy"
+    exact = " exact" if comparison.exact else ""
+    on = f"{comparison.model}, {comparison.device} {comparison.dtype}{exact}, greedy"
     lines.append(Text(on, style="dim"))
     for index, request in enumerate(requests[:REQUESTS_SHOWN]):
         line = Text(f"  {letter_of(index):<3}") if look.is_plain else Text(" ").append_text(badge(index))

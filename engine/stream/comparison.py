@@ -140,6 +140,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     device: str
     dtype: str
+    exact: bool
     threads: int
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -227,6 +228,7 @@ def compare(records: Mapping[str, Sequence[Record]], ready: Ready, config: Engin
         model=info.name,
         device=info.device,
         dtype=info.dtype,
+        exact=info.exact,
         threads=info.num_threads,
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,

@@ -33,9 +33,9 @@ class Timed(FakeRunner):
 
 def scale(report: Report) -> None:
     """Median of a step's scheduling, planning and record, 64 slots busy all the time."""
-    for requests in (200, 2_000, 8_000):
+    for slots, requests in ((3, 200), (SLOTS, 200), (SLOTS, 2_000), (SLOTS, 8_000)):
         runner = Timed()
-        config = EngineConfig(max_num_seqs=SLOTS, num_blocks=4096)
+        config = EngineConfig(max_num_seqs=slots, num_blocks=4096)
         engine = Engine(config, runner, runner.info)
         for number in range(requests):
             engine.add_request([number % 250, 1, 2, 3], SamplingParams(max_tokens=40 + number % 50))
@@ -44,5 +44,5 @@ def scale(report: Report) -> None:
             begun, before = time.perf_counter(), runner.spent_s
             engine.step()
             costs.append(1000 * (time.perf_counter() - begun - (runner.spent_s - before)))
-        what = f"scheduler + record a step, {SLOTS} slots, {requests:,} requests"
+        what = f"scheduler + record a step, {slots} slots, {requests:,} requests"
         report.add(Line(what, statistics.median(costs), "ms", 2.0, True))

@@ -49,7 +49,9 @@ def runner(default_model_path: Path) -> TorchRunner:
 
 
 def _started(path: Path, *, prepack: bool) -> TorchRunner:
-    runner = TorchRunner(str(path), options=LoadOptions(prepack=prepack))
+    # Without prepacking the model's own modules run; a replayed step would not call them.
+    options = LoadOptions(prepack=prepack, replay=prepack)
+    runner = TorchRunner(str(path), options=options)
     runner.start()
     assert isinstance(runner.poll()[-1], Ready)
     return runner

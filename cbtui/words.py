@@ -12,9 +12,6 @@ from engine.commands import PromptRequest
 EMPTY = {
     "slots": "A slot runs one request at a time: who, how far, its text",
     "waiting": "Nobody waits; a prompt without a slot queues here",
-    "row": "The tokens that go through the model in a step, side by side",
-    "mask": "Which token may look back at which: a row is a token, a column one it can see",
-    "timeline": "Who was in which slot, step by step",
     "finished": "Newest first: how each ended, and its text",
     "counters": "Speed, waiting times, wasted work",
     "happened": "What each step did, and why",

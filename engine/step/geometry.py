@@ -21,7 +21,8 @@ PAD_TOKEN_ID = 0
 class ArenaShape(msgspec.Struct, frozen=True):
     """The KV arena's cells: `num_blocks * block_size` for requests, then scratch.
 
-    Scratch cell 0 takes what padding positions write; cell 1 + slot is a dead row's own key.
+    Scratch cell 0 takes what padding positions write; cell 1 + slot is for a dead row's own key where its
+    blocks have no free place.
     """
 
     num_blocks: int
@@ -117,17 +118,32 @@ def lay_out(plan: Plan, arena: ArenaShape) -> Geometry:
     )
 
 
+def own_cell(row: PlanRow, arena: ArenaShape) -> int | None:
+    """Where a dead row's key goes: the free place behind its frozen keys, else its scratch cell.
+
+    Behind them it lies beside what it attends with, so a dead row is read as a live one is. No key of
+    anyone's stands there: the block is the row's own, and its stored keys end before. None: not dead.
+    """
+    if row.kind != "dead":
+        return None
+    position = row.kv_len - 1
+    if position < len(row.block_ids) * arena.block_size:
+        return arena.cell(row.block_ids, position)
+    return arena.dead_cell(row.slot)
+
+
 def read_cells(row: PlanRow, arena: ArenaShape) -> list[int]:
     """The arena cells of a row's `kv_len` keys, oldest first, its own last."""
-    if row.kind == "dead":
-        cached = [arena.cell(row.block_ids, p) for p in range(row.kv_len - 1)]
-        return [*cached, arena.dead_cell(row.slot)]
-    return [arena.cell(row.block_ids, p) for p in range(row.kv_len)]
+    own = own_cell(row, arena)
+    if own is None:
+        return [arena.cell(row.block_ids, p) for p in range(row.kv_len)]
+    return [*(arena.cell(row.block_ids, p) for p in range(row.kv_len - 1)), own]
 
 
 def _write_cells(row: PlanRow, arena: ArenaShape) -> list[int]:
-    if row.kind == "dead":
-        return [arena.dead_cell(row.slot)]
+    own = own_cell(row, arena)
+    if own is not None:
+        return [own]
     start = row.start_position
     return [arena.cell(row.block_ids, p) for p in range(start, start + len(row.token_ids))]
 

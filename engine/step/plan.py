@@ -23,7 +23,7 @@ class PlanRow(msgspec.Struct, frozen=True):
         request_id: whose tokens.
         slot: its lane; rows of a plan are in slot order.
         kind: `dead` for a finished request whose slot static batching holds: it feeds its last token,
-            its key and value go to its slot's scratch cell, and nothing is sampled.
+            its key and value go where `geometry.own_cell` says, and nothing is sampled.
         token_ids: the tokens fed, at least one.
         start_position: place of the first of them in its own sequence.
         kv_len: keys its last token attends to, its own included: `start_position + len(token_ids)`,

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from engine.step.geometry import ArenaShape
+from engine.step.geometry import ArenaShape, own_cell
 from engine.step.plan import PlanRow
 
 IntArray = npt.NDArray[np.int64]
@@ -91,22 +91,8 @@ class Groups(NamedTuple):
     in_order: bool
 
 
-def own_cell(row: PlanRow, arena: ArenaShape) -> int | None:
-    """Where a dead row's key goes: the free place behind its frozen keys, else its scratch cell.
-
-    Behind them it lies beside what it attends with, so a dead row is read as a live one is. No key of
-    anyone's stands there: the block is the row's own, and its stored keys end before. None: not dead.
-    """
-    if row.kind != "dead":
-        return None
-    position = row.kv_len - 1
-    if position < len(row.block_ids) * arena.block_size:
-        return arena.cell(row.block_ids, position)
-    return arena.dead_cell(row.slot)
-
-
 def key_cells(row: PlanRow, arena: ArenaShape) -> IntArray:
-    """`geometry.read_cells` with a dead row's `own_cell`, vectorised: a test holds them equal."""
+    """`geometry.read_cells`, vectorised: a test holds them equal."""
     own = own_cell(row, arena)
     num_cached = row.kv_len if own is None else row.kv_len - 1
     blocks = np.asarray(row.block_ids, dtype=np.int64)

@@ -24,7 +24,6 @@ from engine.torch_runner.groups import (
     key_cells,
     keys_of,
     ordered,
-    own_cell,
     share_calls,
     strided,
 )
@@ -56,7 +55,7 @@ class Step:
         self.input_ids = self._tensor(self.geometry.input_ids).view(shape)
         self.position_ids = self._tensor(self.geometry.position_ids).view(shape)
         #: Arena cells `[rows * columns]` the step's keys go to; a slice where they are adjacent.
-        self.write_cells: slice | torch.Tensor = self._index(self._written())
+        self.write_cells: slice | torch.Tensor = self._index(np.array(self.geometry.write_index))
         self.logits_indices = self._tensor(self.geometry.logits_indices)
         self._groups: dict[int | None, Groups] = {}
         #: Sliding windows the attention calls asked for, by layer: what the load-time probe looks at.
@@ -70,7 +69,7 @@ class Step:
 
         Built from `geometry.read_cells`, cell by cell: slow and independent of the groups.
         """
-        per_row = [self._read_cells(row) for row in self.plan.rows]
+        per_row = [read_cells(row, self.arena) for row in self.plan.rows]
         if self.plan.layout == "ragged":
             return self._tensor([cell for cells in per_row for cell in cells]).unsqueeze(0)
         num_keys = self.geometry.num_keys
@@ -179,18 +178,6 @@ class Step:
             cells=torch.from_numpy(table.reshape(-1)).to(self.device),
             bias=self._bias(allowed[:, None]),
         )
-
-    def _written(self) -> IntArray:
-        cells = np.array(self.geometry.write_index)
-        for row, span in zip(self.plan.rows, self.geometry.spans, strict=True):
-            own = own_cell(row, self.arena)
-            if own is not None:
-                cells[span.row * self.geometry.shape[1] + span.q_start] = own
-        return cells
-
-    def _read_cells(self, row: PlanRow) -> list[int]:
-        cells, own = read_cells(row, self.arena), own_cell(row, self.arena)
-        return cells if own is None else [*cells[:-1], own]
 
     def _tensor(self, values: list[int] | list[list[int]]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.long, device=self.device)

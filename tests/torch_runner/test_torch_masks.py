@@ -8,7 +8,7 @@ import torch
 from engine.step.geometry import ArenaShape, lay_out, read_cells
 from engine.step.mask import query_runs
 from engine.step.plan import Layout, Plan, PlanRow
-from engine.torch_runner.groups import Group, Strided, key_cells, own_cell
+from engine.torch_runner.groups import Group, Strided, key_cells
 from engine.torch_runner.reference_mask import dense_mask
 from engine.torch_runner.step import Step
 
@@ -112,9 +112,7 @@ def test_groups_reference_mask_and_query_runs_agree(
 @pytest.mark.parametrize("rows", STEPS.values(), ids=STEPS.keys())
 def test_vectorised_cells_equal_the_plain_ones(rows: list[PlanRow]) -> None:
     for row in rows:
-        own = own_cell(row, SHAPE)
-        cells = read_cells(row, SHAPE)
-        assert key_cells(row, SHAPE).tolist() == (cells if own is None else [*cells[:-1], own])
+        assert key_cells(row, SHAPE).tolist() == read_cells(row, SHAPE)
 
 
 def _groups(rows: list[PlanRow], layout: Layout = "ragged", shape: ArenaShape = SHAPE) -> list[Group]:

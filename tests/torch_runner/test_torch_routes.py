@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.step.geometry import ArenaShape
+from engine.step.geometry import ArenaShape, own_cell
 from engine.step.plan import Layout
 from engine.torch_runner.forward import Route
-from engine.torch_runner.groups import own_cell
 from tests.torch_runner.sequences import (
     MIXED,
     Sequence,

@@ -23,19 +23,19 @@ from textual.widgets import Input
 from textual.worker import Worker, WorkerState, get_current_worker
 
 from cbtui import orders
+from cbtui.following.link import EngineDriver, Link
+from cbtui.following.pace import FRAMES_PER_S, Pace
 from cbtui.keymap import Keymap, remapped
 from cbtui.keys import APP_KEYS, SCREEN_KEYS, bindings
-from cbtui.link import EngineDriver, Link
+from cbtui.looks.theme import THEMES
 from cbtui.options import LaunchOptions
-from cbtui.pace import FRAMES_PER_S, Pace
 from cbtui.screens.arrangement import kind_of
 from cbtui.screens.confirm import AskScreen, yes
 from cbtui.screens.looking import LookingScreen
 from cbtui.screens.main import MainScreen
 from cbtui.screens.too_small import TooSmallScreen
 from cbtui.settings import Settings, read_settings, settings_path
-from cbtui.theme import THEMES
-from engine.commands import Close
+from engine.live.commands import Close
 
 #: Actions that only make sense as keys.
 _NOT_IN_PALETTE = ("select", "tab", "interrupt", "retry")
@@ -256,8 +256,8 @@ def run_app(options: LaunchOptions) -> int:
     Raises:
         TraceError: the trace to record cannot be written.
     """
-    from cbtui.driver import LoopDriver, ReplayDriver
-    from cbtui.taped import recorded
+    from cbtui.following.driver import LoopDriver, ReplayDriver
+    from cbtui.following.taped import recorded
 
     with recorded(options) as link:
         driver: EngineDriver

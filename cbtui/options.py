@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from engine.commands import PromptRequest
 from engine.config import EngineConfig
+from engine.live.commands import PromptRequest
 from engine.worker.wire import RunnerSpec
 
 #: Steps a second of a screen just opened: a small model answers faster than a person types, and at full

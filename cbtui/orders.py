@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.commands import Command, Configure, Pause, Resume, SetMode, SetSpeed
 from engine.config import SLOT_LIMIT
-from engine.state import EngineState
+from engine.live.commands import Command, Configure, Pause, Resume, SetMode, SetSpeed
+from engine.live.state import EngineState
 
 #: Steps a second the speed keys walk through; beyond the last: as fast as it can.
 SPEEDS: tuple[float, ...] = (0.5, 1, 2, 4, 8, 16, 32, 64, 128)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import msgspec
 
 from cbtui.orders import SPEEDS
-from engine.commands import Command, Configure, SetMode, SetSpeed
 from engine.config import ConfigError, EngineConfig
+from engine.live.commands import Command, Configure, SetMode, SetSpeed
+from engine.live.state import EngineState
 from engine.scheduling.modes import MODES
 from engine.scheduling.policies import POLICIES
-from engine.state import EngineState
 
 MAX = "max"
 _NUMBERS = ("budget", "slots", "speed")

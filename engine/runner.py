@@ -122,7 +122,7 @@ class EncodedPrompt(msgspec.Struct, frozen=True):
     """A prompt's ids, or why there are none.
 
     `num_template_tokens` counts those the chat template added around the user's own. `num_reply_tokens` is
-    the length of the reply a request carried along, 0: it carried none (`engine.prompting` counts it).
+    the length of the reply a request carried along, 0: it carried none (`engine.live.prompting` counts it).
     """
 
     token_ids: list[int]

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from engine.commands import PromptRequest
 from engine.config import EngineConfig
 from engine.engine import Engine, StepLost
-from engine.feed import Feed
-from engine.prompting import enter, inputs_of, prompts_of
+from engine.live.commands import PromptRequest
+from engine.live.feed import Feed
+from engine.live.prompting import enter, inputs_of, prompts_of
 from engine.runner import (
     Died,
     Encoded,

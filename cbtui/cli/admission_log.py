@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from cbtui.cli.console import Look, badge, listed
-from cbtui.naming import letter_of
+from cbtui.telling.naming import letter_of
 from engine.stream.comparison import output_text
 from engine.stream.ledger import Ledger
 from engine.stream.records import Finish, Record, StepRecord

@@ -38,7 +38,7 @@ from cbtui.cli.settings_command import settings
 
 if TYPE_CHECKING:
     from cbtui.cli.sources import Workload
-    from engine.commands import PromptRequest
+    from engine.live.commands import PromptRequest
 
 COMMANDS = ("launch", "compare", "run", "replay", "models", "race", "lesson", "bench", "settings")
 
@@ -113,7 +113,7 @@ def launch(
 ) -> int:
     """Open the screen. Defaults can be changed in a file: `cbtui settings` says which and how."""
     from cbtui.options import DEFAULT_MAX_TOKENS, LaunchOptions, runner_spec
-    from engine.commands import PromptRequest
+    from engine.live.commands import PromptRequest
 
     need_terminal(reads_stdin=file == "-")
     asked = PromptRequest(

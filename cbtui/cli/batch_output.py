@@ -18,7 +18,7 @@ import msgspec
 
 from cbtui.cli.console import CommandError
 from cbtui.cli.result import ResultLine
-from engine.feed import Entry
+from engine.live.feed import Entry
 
 
 class BatchOutput:

@@ -14,8 +14,8 @@ from cbtui.cli.models import loaded_model
 from cbtui.cli.recording import path_of_mode, recording
 from cbtui.cli.report import Reported, report
 from cbtui.cli.sources import Complaints, FileOptions, runnable, workload_of
-from engine.commands import PromptRequest
 from engine.config import EngineConfig
+from engine.live.commands import PromptRequest
 from engine.runner import EncodedPrompt, ModelRunner, Ready
 from engine.session import config_for, encode, token_bytes_of
 from engine.stream.comparison import Comparison, compare, folded, run_modes

@@ -17,8 +17,8 @@ from typing import IO, NoReturn
 from rich.console import Console
 from rich.text import Text
 
-from cbtui.naming import PALETTE, letter_of
-from cbtui.tokens import cell_width, prose
+from cbtui.looks.tokens import cell_width, prose
+from cbtui.telling.naming import PALETTE, letter_of
 from engine.runner import Loading
 
 PLAIN_WIDTH = 80

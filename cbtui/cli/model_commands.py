@@ -13,7 +13,7 @@ from rich.text import Text
 
 from cbtui.cli.console import Progress, report_console, write_line
 from cbtui.cli.models import loaded_model
-from cbtui.tokens import prose
+from cbtui.looks.tokens import prose
 from engine.model_store import DEFAULT_MODEL, cache_root, is_ready, resolve
 from engine.model_store.prepare import converted_folder
 from engine.runner import ModelInfo

@@ -13,7 +13,7 @@ from cbtui.cli.console import Look, badge, listed
 from cbtui.cli.step_drawing import draw_mask, draw_row, mask_legend, step_heading, telling_steps
 from cbtui.cli.timelines import legend, steps_a_column, timeline
 from cbtui.cli.verdict import closing, identity
-from cbtui.naming import letter_of
+from cbtui.telling.naming import letter_of
 from engine.scheduling.modes import mode_named
 from engine.stream.comparison import Comparison, Latency, ModeResult
 from engine.stream.ledger import Ledger

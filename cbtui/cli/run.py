@@ -22,11 +22,11 @@ from cbtui.cli.models import loaded_model
 from cbtui.cli.recording import recording
 from cbtui.cli.result import ResultLine
 from cbtui.cli.sources import Complaints, FileOptions, Workload, workload_of
-from cbtui.naming import letter_of
-from engine.commands import PromptRequest
+from cbtui.telling.naming import letter_of
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.feed import Entry, Feed
+from engine.live.commands import PromptRequest
+from engine.live.feed import Entry, Feed
 from engine.runner import ModelInfo, ModelRunner, Ready
 from engine.session import config_for, drain, encode, submit, token_bytes_of
 from engine.stream.comparison import output_text

@@ -80,7 +80,7 @@ def run(
     from cbtui.cli.run import RunOptions, run_prompts
     from cbtui.cli.sources import FileOptions
     from cbtui.options import DEFAULT_MAX_TOKENS, runner_spec
-    from engine.commands import PromptRequest
+    from engine.live.commands import PromptRequest
 
     config = engine_config(mode, slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching)
     if file is None and sys.stdin.isatty():

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from cbtui.cli.console import CommandError
-from engine.commands import PromptRequest
+from engine.live.commands import PromptRequest
 from engine.stream.trace_files import begins_as_trace
 from engine.workload import Asked, BadLine, read_workload, require_all
 

@@ -17,8 +17,8 @@ from itertools import groupby
 from rich.text import Text
 
 from cbtui.cli.console import Look, colour_of
-from cbtui.naming import letter_of
-from cbtui.tokens import cell_width
+from cbtui.looks.tokens import cell_width
+from cbtui.telling.naming import letter_of
 from engine.step.mask import QueryRun, query_runs
 from engine.stream.ledger import Ledger
 from engine.stream.records import Record, Segment, StepRecord

@@ -16,7 +16,7 @@ from operator import itemgetter
 from rich.text import Text
 
 from cbtui.cli.console import Look, colour_of
-from cbtui.naming import letter_of
+from cbtui.telling.naming import letter_of
 from engine.stream.ledger import Ledger
 from engine.stream.records import Record, StepRecord
 

@@ -10,7 +10,7 @@ from textwrap import wrap
 from rich.text import Text
 
 from cbtui.cli.console import Look, listed
-from cbtui.naming import letter_of
+from cbtui.telling.naming import letter_of
 from engine.stream.comparison import NEAR_TIE, Comparison, Difference, ModeResult
 
 DIFFERENCES_SHOWN = 10

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cbtui.drawing.window import merged
-from cbtui.pieces import Line, Piece
-from cbtui.race_score import Lane
-from cbtui.race_words import shape
-from cbtui.words import badge_cell, badge_cells
+from cbtui.looks.pieces import Line, Piece
+from cbtui.racing.score import Lane
+from cbtui.racing.words import shape
+from cbtui.telling.words import badge_cell, badge_cells
 from engine.stream.ledger import RequestStory
 
 WAITS, RUNS, HELD = "·", "━", "░"

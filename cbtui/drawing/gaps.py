@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from cbtui.pieces import Line
+from cbtui.looks.pieces import Line
 from engine.stream.ledger import RequestStory
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"

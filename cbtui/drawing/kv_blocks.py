@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cbtui.drawing.window import merged
-from cbtui.frame import Frame
-from cbtui.naming import Badges
-from cbtui.pieces import Line, Piece, clip_line
-from cbtui.words import badge_cell, badge_cells, count, percent
+from cbtui.following.frame import Frame
+from cbtui.looks.pieces import Line, Piece, clip_line
+from cbtui.telling.naming import Badges
+from cbtui.telling.words import badge_cell, badge_cells, count, percent
 from engine.stream.records import Segment, StepRecord
 
 FREE, DEAD = "·", "░"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from cbtui.pieces import Line
-from cbtui.words import seconds
+from cbtui.looks.pieces import Line
+from cbtui.telling.words import seconds
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 

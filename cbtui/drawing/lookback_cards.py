@@ -16,9 +16,9 @@ from collections.abc import Callable
 
 from cbtui.drawing.token_cells import TokenBytes, percent, token_line
 from cbtui.drawing.window import merged
-from cbtui.naming import Badges
-from cbtui.pieces import Line, Piece, clip_line, line_width
-from cbtui.tokens import cell_width
+from cbtui.looks.pieces import Line, Piece, clip_line, line_width
+from cbtui.looks.tokens import cell_width
+from cbtui.telling.naming import Badges
 from engine.stream.records import Segment, StepRecord
 
 #: The newest tokens (ids) that a segment's last query sees, at most so many, oldest first.

@@ -15,9 +15,9 @@ from cbtui.drawing.mask_shapes import GRID_GAP, Band, Grid, Hidden, Keys, MaskLa
 from cbtui.drawing.mask_spots import Area, Spot, column_of, key_at, row_of
 from cbtui.drawing.mask_spots import cell_columns as _cell
 from cbtui.drawing.window import LineWriter, merged
-from cbtui.naming import Badge, Badges
-from cbtui.pieces import Line, clip_line, line_width
-from cbtui.tokens import clip_left
+from cbtui.looks.pieces import Line, clip_line, line_width
+from cbtui.looks.tokens import clip_left
+from cbtui.telling.naming import Badge, Badges
 from engine.step.mask import query_run
 from engine.stream.records import Segment, StepRecord
 

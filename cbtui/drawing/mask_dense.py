@@ -12,7 +12,7 @@ from cbtui.drawing.mask import BLOCKED, CACHED, NEW, PADDING, MaskDrawing
 from cbtui.drawing.mask_layout import cell_layout
 from cbtui.drawing.mask_shapes import Grid, Keys
 from cbtui.drawing.window import LineWriter
-from cbtui.naming import Badges
+from cbtui.telling.naming import Badges
 from engine.step.mask import query_run
 from engine.stream.records import Segment, StepRecord
 

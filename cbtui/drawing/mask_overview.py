@@ -13,8 +13,8 @@ from cbtui.drawing.mask_shapes import GRID_GAP, gutter_width, query_label
 from cbtui.drawing.mask_spots import Area, Spot, owner_of_key, owner_of_query
 from cbtui.drawing.mask_words import allowed_pairs
 from cbtui.drawing.window import LineWriter
-from cbtui.naming import Badges
-from cbtui.pieces import Line
+from cbtui.looks.pieces import Line
+from cbtui.telling.naming import Badges
 from engine.stream.records import Segment, StepRecord
 
 #: Shares of a block up to which each sign stands; beyond the last: all of it.

@@ -20,7 +20,7 @@ from cbtui.drawing.mask_shapes import (
     new_keys,
     note_columns,
 )
-from cbtui.naming import Badges
+from cbtui.telling.naming import Badges
 from engine.stream.records import StepRecord
 
 

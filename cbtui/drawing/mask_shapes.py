@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cbtui.naming import Badges
+from cbtui.telling.naming import Badges
 from engine.stream.records import StepRecord
 
 KeyKind = Literal["padding", "cached", "new"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cbtui.drawing.mask_shapes import GRID_GAP, Band, Hidden, Keys, Row
-from cbtui.pieces import Line
+from cbtui.looks.pieces import Line
 from engine.stream.records import Segment, StepRecord
 
 

@@ -9,8 +9,8 @@ from cbtui.drawing.mask import BLOCKED, CACHED, DEAD, NEW, PADDING, PADDING_KEY
 from cbtui.drawing.mask_spots import Area, key_position, owner_of_key, owner_of_query
 from cbtui.drawing.token_cells import token_line
 from cbtui.drawing.window import merged
-from cbtui.naming import Badges
-from cbtui.pieces import Line, Piece, line_width
+from cbtui.looks.pieces import Line, Piece, line_width
+from cbtui.telling.naming import Badges
 from engine.step.mask import query_run
 from engine.stream.records import Segment, StepRecord
 

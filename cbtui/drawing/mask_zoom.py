@@ -9,7 +9,7 @@ from cbtui.drawing.mask_dense import dense_cells
 from cbtui.drawing.mask_layout import cell_layout
 from cbtui.drawing.mask_overview import OverviewMask
 from cbtui.drawing.mask_spots import Drawing
-from cbtui.naming import Badges
+from cbtui.telling.naming import Badges
 from engine.stream.records import StepRecord
 
 

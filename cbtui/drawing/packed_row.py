@@ -14,8 +14,8 @@ from cbtui.drawing.rectangle import rectangle_lines, rectangle_places
 from cbtui.drawing.row_cursor import Place
 from cbtui.drawing.token_cells import SequenceCells, TokenBytes, alternatives, sequence_cells
 from cbtui.drawing.window import merged
-from cbtui.naming import Badges
-from cbtui.pieces import Line, Piece, clip_line, line_width
+from cbtui.looks.pieces import Line, Piece, clip_line, line_width
+from cbtui.telling.naming import Badges
 from engine.stream.records import StepRecord
 
 #: Tokens up to which every sequence has its own line.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cbtui.drawing.row_cursor import Place
 from cbtui.drawing.token_cells import SequenceCells
 from cbtui.drawing.window import merged
-from cbtui.pieces import Line, Piece, clip_line, line_width
+from cbtui.looks.pieces import Line, Piece, clip_line, line_width
 
 #: Cells a column may take; a longer token is clipped.
 _COLUMN_LIMIT = 16

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from cbtui.drawing.token_cells import TokenBytes, alternatives, percent, token_line
 from cbtui.drawing.window import merged
-from cbtui.naming import Badges
-from cbtui.pieces import Line, Piece, clip_line
+from cbtui.looks.pieces import Line, Piece, clip_line
+from cbtui.telling.naming import Badges
 from engine.stream.records import Segment, StepRecord
 
 

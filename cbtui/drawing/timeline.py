@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from cbtui.drawing.slot_history import SlotHistory, State, scale_for
 from cbtui.drawing.window import merged
-from cbtui.naming import Badges
-from cbtui.pieces import Line, Piece, line_width, plain
+from cbtui.looks.pieces import Line, Piece, line_width, plain
+from cbtui.telling.naming import Badges
 from engine.stream.records import Record
 
 DECODE, DEAD, IDLE = "▄", "░", "·"

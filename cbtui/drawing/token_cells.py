@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from cbtui.naming import Badges
-from cbtui.pieces import Line, Piece, line_width
-from cbtui.tokens import cell_width, clip, spans, visible
+from cbtui.looks.pieces import Line, Piece, line_width
+from cbtui.looks.tokens import cell_width, clip, spans, visible
+from cbtui.telling.naming import Badges
 from engine.stream.records import Segment
 
 #: A token id's bytes; None: never seen in the stream.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from rich.cells import split_text
 
-from cbtui.pieces import Line, Piece
-from cbtui.tokens import cell_width, clip
+from cbtui.looks.pieces import Line, Piece
+from cbtui.looks.tokens import cell_width, clip
 
 
 class LineWriter:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.race import LaneSpec
+from engine.racing.race import LaneSpec
 from engine.stream.records import StepRecord
 
 #: Told of each lane's newest step, by lane: whether the lesson stops here.

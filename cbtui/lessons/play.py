@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cbtui.follower import Follower
+from cbtui.following.follower import Follower
 from cbtui.lessons.lesson import Lesson, Stop
-from cbtui.race_score import Lane, Score, longest_gap_s, score
-from engine.commands import Step
-from engine.guest import Lent
-from engine.race_guest import RaceGuest
+from cbtui.racing.score import Lane, Score, longest_gap_s, score
+from engine.live.commands import Step
+from engine.live.guest import Lent
+from engine.racing.guest import RaceGuest
 from engine.runner import Encoded
 from engine.stream.records import StepRecord
 from engine.toy import ToyRunner

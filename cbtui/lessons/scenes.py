@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cbtui.lessons.lesson import Lesson, Stop, Until
-from engine.commands import PromptRequest
 from engine.config import EngineConfig
-from engine.race import LaneSpec
+from engine.live.commands import PromptRequest
+from engine.racing.race import LaneSpec
 
 _FIVE = (
     ("The capital of France is", 3),

@@ -12,21 +12,21 @@ from textual import on
 from textual.screen import Screen
 
 from cbtui import orders
-from cbtui.follower import Follower
-from cbtui.frame import Frame
-from cbtui.link import Link
-from cbtui.naming import letter_of
+from cbtui.following.follower import Follower
+from cbtui.following.frame import Frame
+from cbtui.following.link import Link
 from cbtui.options import LaunchOptions
-from cbtui.request_text import output_text
 from cbtui.screens.confirm import Answer, AskScreen, yes
 from cbtui.screens.live_settings import LiveSettings
 from cbtui.screens.modes import ask_mode
+from cbtui.telling.naming import letter_of
+from cbtui.telling.request_text import output_text
 from cbtui.widgets.finished import finished_at
 from cbtui.widgets.messages import RequestOpened, RequestSelected
 from cbtui.widgets.prompt_bar import ChatClicked, LinesPasted, PromptBar, PromptsEntered
 from cbtui.widgets.text_view import TextView
-from engine.commands import Cancel, Command, Restart, SetMode, Step, Submit
-from engine.state import EngineState
+from engine.live.commands import Cancel, Command, Restart, SetMode, Step, Submit
+from engine.live.state import EngineState
 
 
 class ActingScreen(Screen[None]):

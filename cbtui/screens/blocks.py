@@ -8,8 +8,8 @@ from textual.containers import Vertical
 from textual.content import Content
 
 from cbtui.drawing.kv_blocks import LEGEND, PoolDrawing
-from cbtui.frame import Frame
-from cbtui.pieces import Line
+from cbtui.following.frame import Frame
+from cbtui.looks.pieces import Line
 from cbtui.screens.overlay import Overlay
 from cbtui.widgets.window_view import WindowView
 

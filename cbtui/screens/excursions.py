@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cbtui.screens.acting import ActingScreen
-from cbtui.words import count
-from engine.load import LoadSpec, StartLoad, StopLoad
+from cbtui.telling.words import count
+from engine.live.load import LoadSpec, StartLoad, StopLoad
 
 if TYPE_CHECKING:
-    from cbtui.race_setup import Pair
+    from cbtui.racing.setup import Pair
     from cbtui.screens.load import Capacity
-    from engine.guest import Lend
-    from engine.race import Entry
+    from engine.live.guest import Lend
+    from engine.racing.race import Entry
 
 
 class ExcursionScreen(ActingScreen):
@@ -23,7 +23,7 @@ class ExcursionScreen(ActingScreen):
 
     def action_race(self) -> None:
         """The requests so far, or the tutorial's, in two modes side by side."""
-        from cbtui.race_setup import entries_so_far
+        from cbtui.racing.setup import entries_so_far
         from cbtui.screens.race import ask_pair
 
         if self.state.model is None or self.state.status in ("loading", "failed"):
@@ -55,7 +55,7 @@ class ExcursionScreen(ActingScreen):
         """What `cbtui race` came for, as soon as the model is there."""
         entries = self.options.race
         if entries and self.state.model is not None and self.state.status not in ("loading", "failed"):
-            from cbtui.race_setup import pairs
+            from cbtui.racing.setup import pairs
 
             self.options = self.options.without_race()
             self.race(pairs()[0], entries)

@@ -18,7 +18,7 @@ from cbtui.drawing.gaps import gaps_of
 from cbtui.lessons.lesson import PanelName
 from cbtui.lessons.play import LessonPlay
 from cbtui.lessons.scenes import LESSONS
-from cbtui.race_score import Lane
+from cbtui.racing.score import Lane
 from cbtui.screens.confirm import Answer, AskScreen
 from cbtui.widgets.gap_plot import GapPlot
 from cbtui.widgets.lesson_words import LessonHeader, LessonWords

@@ -12,13 +12,13 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from cbtui.frame import Frame
-from cbtui.pieces import Line, Piece, fit
+from cbtui.following.frame import Frame
+from cbtui.looks.pieces import Line, Piece, fit
 from cbtui.settings_form import SETTINGS, SettingsForm, in_force, pending
 from cbtui.widgets.lines import LinesView
-from engine.commands import Command
 from engine.config import ConfigError
-from engine.state import EngineState
+from engine.live.commands import Command
+from engine.live.state import EngineState
 
 _LABEL, _VALUE, _NOW = 16, 21, 30
 

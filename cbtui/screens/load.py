@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from engine.load import LoadError, LoadSpec
+from engine.live.load import LoadError, LoadSpec
 
 _RANGE = re.compile(r"\s*(\d+)\s*(?:(?:-|–|to|\.\.)\s*(\d+)\s*)?")
 

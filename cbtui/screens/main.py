@@ -12,11 +12,10 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.widgets import Input
 
-from cbtui.frame import Frame
+from cbtui.following.frame import Frame
+from cbtui.following.link import Link
 from cbtui.keys import APP_KEYS, LEAVE_KEYS, PROMPT_KEYS, SCREEN_KEYS, Remap, as_made, bindings
-from cbtui.link import Link
 from cbtui.options import LaunchOptions
-from cbtui.run_result import modes_in_words
 from cbtui.screens.arrangement import TABS, Needs, arrange, kind_of
 from cbtui.screens.deck import Deck
 from cbtui.screens.excursions import ExcursionScreen
@@ -25,6 +24,8 @@ from cbtui.screens.overlay import Overlay
 from cbtui.screens.panels import PANELS, Panel, tab_titles
 from cbtui.screens.travel import TravelScreen
 from cbtui.screens.welcoming import WelcomingScreen
+from cbtui.telling.run_result import modes_in_words
+from cbtui.telling.words import sampling_words
 from cbtui.widgets.centre import RECORDED, Centre, centre_text, lines_of, over_recording
 from cbtui.widgets.key_bar import KeyBar, KeyClicked
 from cbtui.widgets.mask_grid import MaskGrid
@@ -33,7 +34,6 @@ from cbtui.widgets.prompt_bar import PromptBar, PromptLeft
 from cbtui.widgets.slots import slot_rows
 from cbtui.widgets.tab_heads import TabChosen, TabHeads, heads_cells
 from cbtui.widgets.timeline import Timeline
-from cbtui.words import sampling_words
 
 
 class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):

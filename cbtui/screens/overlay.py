@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.binding import Binding
 from textual.screen import ModalScreen
 
-from cbtui.frame import Frame
+from cbtui.following.frame import Frame
 from cbtui.keys import TRAVEL_KEYS
 
 

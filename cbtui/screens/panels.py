@@ -8,7 +8,7 @@ from typing import Any
 
 from textual.widget import Widget
 
-from cbtui.frame import Frame
+from cbtui.following.frame import Frame
 from cbtui.screens.arrangement import TABS, Kind
 from cbtui.widgets.counters import Counters, CountersLine
 from cbtui.widgets.finished import Finished

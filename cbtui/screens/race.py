@@ -16,19 +16,19 @@ from textual.containers import Horizontal
 from textual.widgets import Footer
 
 from cbtui import orders
-from cbtui.follower import Follower
-from cbtui.race_score import Lane
-from cbtui.race_setup import Pair, lanes_of, pairs
-from cbtui.race_words import lane_title
+from cbtui.following.follower import Follower
+from cbtui.racing.score import Lane
+from cbtui.racing.setup import Pair, lanes_of, pairs
+from cbtui.racing.words import lane_title
 from cbtui.screens.confirm import Answer, AskScreen
 from cbtui.screens.looking import LookingScreen
 from cbtui.widgets.race_panels import FinishLines, RaceHeader, RaceSentence, RaceTable
 from cbtui.widgets.timeline import Timeline
-from engine.commands import Close, Pause, Resume, SetSpeed, Step
 from engine.config import EngineConfig
-from engine.guest import Lend
-from engine.race import Entry
-from engine.race_guest import RaceGuest
+from engine.live.commands import Close, Pause, Resume, SetSpeed, Step
+from engine.live.guest import Lend
+from engine.racing.guest import RaceGuest
+from engine.racing.race import Entry
 
 #: Smallest height at which finish lines and figures stand side by side with boxes around.
 ROOMY = 32

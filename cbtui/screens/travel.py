@@ -11,17 +11,17 @@ from itertools import islice
 
 from textual import on
 
-from cbtui import travel
-from cbtui.pieces import plain
+from cbtui.following import travel
+from cbtui.looks.pieces import plain
 from cbtui.screens.acting import ActingScreen
 from cbtui.screens.ask_number import AskNumberScreen
 from cbtui.screens.blocks import BlocksScreen
 from cbtui.screens.confirm import Answer, AskScreen
+from cbtui.telling.words import names
 from cbtui.widgets.messages import StepChosen
 from cbtui.widgets.prompt_bar import PromptsEntered
 from cbtui.widgets.timeline import Timeline
-from cbtui.words import names
-from engine.commands import UNTIL, Command, Pause, Resume, RunUntil, Step
+from engine.live.commands import UNTIL, Command, Pause, Resume, RunUntil, Step
 
 #: Steps the question for their number begins with.
 STEPS_AT_ONCE = 10

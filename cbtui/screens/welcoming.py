@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from textual.timer import Timer
 
-from cbtui.frame import Frame
+from cbtui.following.frame import Frame
 from cbtui.screens.acting import ActingScreen
 
 if TYPE_CHECKING:
-    from cbtui.welcome import Recorded
+    from cbtui.following.welcome import Recorded
 
 
 class WelcomingScreen(ActingScreen):
@@ -26,13 +26,13 @@ class WelcomingScreen(ActingScreen):
 
     def welcome_soon(self) -> None:
         """Begin in a moment, unless there is something real to show by then."""
-        from cbtui.welcome import BEGIN_AFTER_S
+        from cbtui.following.welcome import BEGIN_AFTER_S
 
         self._welcome_timer = self.set_timer(BEGIN_AFTER_S, self.begin_welcome)
 
     def begin_welcome(self) -> None:
         """Begin now."""
-        from cbtui.welcome import STEP_EVERY_S, Recorded
+        from cbtui.following.welcome import STEP_EVERY_S, Recorded
 
         if not self._may_welcome or self._has_news(self.follower.frame()):
             return

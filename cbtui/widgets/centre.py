@@ -5,9 +5,9 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widgets import Static
 
-from cbtui.words import size as progress
+from cbtui.telling.words import size as progress
+from engine.live.state import EngineState, Failure
 from engine.runner import Loading
-from engine.state import EngineState, Failure
 
 #: Marks every panel that shows the recording.
 RECORDED = "RECORDED"

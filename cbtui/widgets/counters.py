@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from cbtui.bars import gauge, sparkline
-from cbtui.frame import Frame
-from cbtui.pieces import Line, clip_line, join
+from cbtui.following.frame import Frame
+from cbtui.looks.bars import gauge, sparkline
+from cbtui.looks.pieces import Line, clip_line, join
+from cbtui.telling.words import EMPTY, count, percent, rate, seconds
 from cbtui.widgets.lines import LinesView
-from cbtui.words import EMPTY, count, percent, rate, seconds
 from engine.stream.metrics import RATE_WINDOW_S
 
 _WINDOW = f"({RATE_WINDOW_S:.0f} s)"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from cbtui.frame import Frame
-from cbtui.pieces import Line, clip_line, fit
-from cbtui.request_text import beginning_text
-from cbtui.tokens import clip, prose
+from cbtui.following.frame import Frame
+from cbtui.looks.pieces import Line, clip_line, fit
+from cbtui.looks.tokens import clip, prose
+from cbtui.telling.request_text import beginning_text
+from cbtui.telling.words import EMPTY, badge_cell, badge_cells, count
 from cbtui.widgets.request_list import RequestList
-from cbtui.words import EMPTY, badge_cell, badge_cells, count
 from engine.stream.ledger import RequestStory
 
 #: From this many cells on, waiting and running steps are spelled out.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cbtui.drawing.gaps import gap_lines, gaps_of
-from cbtui.frame import Frame
+from cbtui.following.frame import Frame
 from cbtui.widgets.lines import LinesView
 
 

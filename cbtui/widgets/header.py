@@ -6,10 +6,10 @@ Mode, engine state, step and view are never dropped; of the rest the model's nam
 
 from __future__ import annotations
 
-from cbtui.frame import Frame
-from cbtui.pieces import Line, clip_line, join, line_width
+from cbtui.following.frame import Frame
+from cbtui.looks.pieces import Line, clip_line, join, line_width
+from cbtui.telling.words import size
 from cbtui.widgets.lines import LinesView
-from cbtui.words import size
 from engine.runner import Loading
 
 #: A shape a mode, so that it can be told from the corner of the eye and without colour.

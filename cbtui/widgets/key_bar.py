@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from textual import events
 from textual.message import Message
 
-from cbtui.frame import Frame
+from cbtui.following.frame import Frame
 from cbtui.keys import Key, Remap, as_made, in_bottom_line
-from cbtui.pieces import Line, Piece
-from cbtui.tokens import cell_width
+from cbtui.looks.pieces import Line, Piece
+from cbtui.looks.tokens import cell_width
 from cbtui.widgets.lines import LinesView
 
 #: Cells between two keys.

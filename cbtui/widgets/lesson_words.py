@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cbtui.lessons.lesson import Lesson
 from cbtui.lessons.play import Moment
-from cbtui.pieces import Line, join, say, spread, wrap
+from cbtui.looks.pieces import Line, join, say, spread, wrap
 from cbtui.widgets.header import Header
 from cbtui.widgets.lines import LinesView
 

@@ -15,16 +15,16 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from cbtui.colours import TEXT_CONTRAST, badge_style, contrast, shape_colour
-from cbtui.naming import Badge
-from cbtui.pieces import Line
+from cbtui.looks.colours import TEXT_CONTRAST, badge_style, contrast, shape_colour
+from cbtui.looks.pieces import Line
+from cbtui.telling.naming import Badge
 
 #: Makes line `y` for a width in cells.
 LineMaker = Callable[[int, int], Line]
 
 
 class LinesView(ScrollView):
-    """Lines of pieces. Style names are those of `cbtui.pieces`."""
+    """Lines of pieces. Style names are those of `cbtui.looks.pieces`."""
 
     COMPONENT_CLASSES = {
         "lines--dim",

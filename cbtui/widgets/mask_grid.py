@@ -17,11 +17,11 @@ from cbtui.drawing.mask_spots import Anchor, Drawing, Spot, anchor_of, area_of, 
 from cbtui.drawing.mask_words import Words, explain, is_allowed, legend
 from cbtui.drawing.mask_zoom import Zoom, drawing_at, ladder
 from cbtui.drawing.window import merged, overlaid, text_between
-from cbtui.frame import Frame
+from cbtui.following.frame import Frame
 from cbtui.keys import MASK_KEYS, bindings
-from cbtui.pieces import Line, line_width
-from cbtui.request_tokens import bytes_at, tokens_between
-from cbtui.tokens import prose
+from cbtui.looks.pieces import Line, line_width
+from cbtui.looks.tokens import prose
+from cbtui.telling.request_tokens import bytes_at, tokens_between
 from cbtui.widgets.window_view import WindowView
 from engine.stream.ledger import Ledger
 from engine.stream.records import Segment, StepRecord

@@ -8,7 +8,7 @@ from cbtui.drawing.packed_row import RowDrawing, packed_row, summary, title
 from cbtui.drawing.row_cursor import Place, TokenAnchor, anchor_of, moved, place_of, token_words
 from cbtui.drawing.window import overlaid, text_between
 from cbtui.keys import ROW_KEYS, bindings
-from cbtui.pieces import Line
+from cbtui.looks.pieces import Line
 from cbtui.widgets.window_view import WindowView
 from engine.stream.records import StepRecord
 

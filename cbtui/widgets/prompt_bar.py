@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from cbtui.keys import LEAVE_KEYS, PROMPT_KEYS, bindings
-from cbtui.tokens import cell_width
+from cbtui.looks.tokens import cell_width
 
 PLACEHOLDER = "type a prompt · Enter"
 #: Shown for a line break inside a prompt; the value keeps the break itself.

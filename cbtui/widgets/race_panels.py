@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cbtui.drawing.finish_lines import LEGEND, finish_lines
-from cbtui.pieces import Line, clip_line, join, line_width, spread, wrap
-from cbtui.race_score import Lane
-from cbtui.race_words import sentence, table
+from cbtui.looks.pieces import Line, clip_line, join, line_width, spread, wrap
+from cbtui.racing.score import Lane
+from cbtui.racing.words import sentence, table
+from cbtui.telling.words import count
 from cbtui.widgets.header import Header, speed_words
 from cbtui.widgets.lines import LinesView
-from cbtui.words import count
 
 
 def race_header(lanes: Sequence[Lane], cells: int) -> Line:

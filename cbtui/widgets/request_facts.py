@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cbtui.frame import Frame
-from cbtui.request_story import StoryLines
+from cbtui.following.frame import Frame
+from cbtui.telling.request_story import StoryLines
 from cbtui.widgets.lines import LinesView
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual import events
 from textual.binding import Binding
 
-from cbtui.frame import Frame
+from cbtui.following.frame import Frame
 from cbtui.widgets.lines import LineMaker, LinesView
 from cbtui.widgets.messages import RequestOpened, RequestSelected
 

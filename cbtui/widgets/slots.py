@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cbtui.bars import bar
-from cbtui.frame import Frame
-from cbtui.pieces import Line, fit, join
-from cbtui.request_text import newest_text
-from cbtui.tokens import clip
+from cbtui.following.frame import Frame
+from cbtui.looks.bars import bar
+from cbtui.looks.pieces import Line, fit, join
+from cbtui.looks.tokens import clip
+from cbtui.telling.request_text import newest_text
+from cbtui.telling.words import EMPTY, badge_cell, badge_cells, count
 from cbtui.widgets.messages import SlotsScrolled
 from cbtui.widgets.request_list import RequestList
-from cbtui.words import EMPTY, badge_cell, badge_cells, count
 from engine.stream.records import Segment, SlotRecord
 
 #: From this many cells on, a line has room for long phases and a long bar.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from textual import events
 from textual.message import Message
 
-from cbtui.pieces import Line, clip_line
+from cbtui.looks.pieces import Line, clip_line
 from cbtui.widgets.lines import LinesView
 
 

@@ -12,14 +12,14 @@ from textual.content import Content, Span
 from textual.style import Style as ContentStyle
 from textual.widgets import Static
 
-from cbtui.colours import badge_content_style
-from cbtui.frame import Frame
-from cbtui.request_text import output_text, prompt_parts
+from cbtui.following.frame import Frame
+from cbtui.looks.colours import badge_content_style
+from cbtui.looks.tokens import prose
 from cbtui.screens.overlay import Overlay
-from cbtui.tokens import prose
+from cbtui.telling.request_text import output_text, prompt_parts
+from cbtui.telling.words import seconds
 from cbtui.widgets.finished import course, ending
 from cbtui.widgets.request_facts import RequestFacts
-from cbtui.words import seconds
 
 _HINT = " Esc closes · ↑↓ scroll · Tab text/facts · [ ] steps · y copies the output "
 

@@ -10,9 +10,9 @@ from textual.binding import Binding
 
 from cbtui.drawing.slot_history import SlotHistory, scale_for
 from cbtui.drawing.timeline import TimeAxis, arrange, gutter_width, scale_words, timeline_lines
-from cbtui.frame import Frame
-from cbtui.naming import Badges
-from cbtui.pieces import Line
+from cbtui.following.frame import Frame
+from cbtui.looks.pieces import Line
+from cbtui.telling.naming import Badges
 from cbtui.widgets.messages import StepChosen
 from cbtui.widgets.window_view import WindowView
 

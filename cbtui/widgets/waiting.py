@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cbtui.frame import Frame
-from cbtui.naming import letter_of
-from cbtui.pieces import Line, Piece, fit
-from cbtui.tokens import cell_width, clip, prose
+from cbtui.following.frame import Frame
+from cbtui.looks.pieces import Line, Piece, fit
+from cbtui.looks.tokens import cell_width, clip, prose
+from cbtui.telling.naming import letter_of
+from cbtui.telling.words import EMPTY, chip, count
 from cbtui.widgets.request_list import RequestList
-from cbtui.words import EMPTY, chip, count
 from engine.stream.records import WaitingRecord
 
 #: Reasons that need no numbers, in words.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cbtui.frame import Frame
-from cbtui.narration import EventLog, brief, narration
+from cbtui.following.frame import Frame
+from cbtui.telling.narration import EventLog, brief, narration
 from cbtui.widgets.lines import LinesView
 
 

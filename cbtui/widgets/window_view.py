@@ -10,9 +10,9 @@ from rich.style import Style
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
-from cbtui.colours import block_style, ink_style, mix, shape_colour, text_on
-from cbtui.frame import Frame
-from cbtui.pieces import Line, clip_line
+from cbtui.following.frame import Frame
+from cbtui.looks.colours import block_style, ink_style, mix, shape_colour, text_on
+from cbtui.looks.pieces import Line, clip_line
 from cbtui.widgets.lines import LinesView
 
 #: How strong the colour of a cached key is where no shading fits; about that of `▒`.

@@ -14,10 +14,10 @@ from typing import Literal, NoReturn
 
 import msgspec
 
-from engine.commands import PromptRequest
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.feed import Entry, Feed
+from engine.live.commands import PromptRequest
+from engine.live.feed import Entry, Feed
 from engine.runner import EncodedPrompt, ModelRunner, Ready, RunnerError
 from engine.session import drain, submit
 from engine.stream.ledger import Ledger, RequestStory

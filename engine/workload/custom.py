@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from engine.commands import PromptRequest
+from engine.live.commands import PromptRequest
 from engine.workload.lines import (
     Asked,
     BadLine,

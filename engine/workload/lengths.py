@@ -1,6 +1,6 @@
 """Traces that give lengths and arrival times but no text: Azure, BurstGPT, Mooncake, Vidur.
 
-Their prompts are made up once a tokenizer is there (`engine.prompting`); the same seed gives the same
+Their prompts are made up once a tokenizer is there (`engine.live.prompting`); the same seed gives the same
 prompts. Outputs run to their stated length whatever end-of-sequence says.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from engine.commands import MadeUp, PromptRequest
+from engine.live.commands import MadeUp, PromptRequest
 from engine.workload.lines import (
     MOST_PROMPT_TOKENS,
     Asked,

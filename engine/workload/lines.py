@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from engine.commands import PromptRequest
+from engine.live.commands import PromptRequest
 
 #: The most output tokens a line may ask for; an engine's `max_model_len` is far below.
 MOST_OUTPUT_TOKENS = 1_000_000

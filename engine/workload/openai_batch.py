@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from engine.commands import PromptRequest
+from engine.live.commands import PromptRequest
 from engine.runner import Message
 from engine.workload.lines import (
     Asked,

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from engine.commands import PromptRequest
+from engine.live.commands import PromptRequest
 from engine.workload import custom, lengths, openai_batch, plain, sharegpt
 from engine.workload.lines import Asked, BadLine, Read, WorkloadError, columns_of, lines_of
 

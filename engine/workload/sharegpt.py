@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from engine.commands import PromptRequest
+from engine.live.commands import PromptRequest
 from engine.workload.lines import Asked, BadLine, Read, label_in, lines_of, object_of, text_in
 
 FORM = 'a conversation such as {"id": "a1", "conversations": [{"from": "human", "value": "…"}]}'

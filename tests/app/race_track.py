@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cbtui.screens.race import RaceScreen
-from engine.commands import Step
 from engine.fake import FakeRunner, fake_token_bytes
-from engine.guest import Lent
-from engine.race_guest import RaceGuest
+from engine.live.commands import Step
+from engine.live.guest import Lent
+from engine.racing.guest import RaceGuest
 from engine.runner import Encoded
 from engine.step.plan import Plan, Reply
 

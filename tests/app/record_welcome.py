@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from cbtui.welcome import TRACE
+from cbtui.following.welcome import TRACE
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.session import encode, submit, token_bytes_of, wait_until_ready

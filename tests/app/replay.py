@@ -10,18 +10,18 @@ import msgspec
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
-from cbtui.link import Link
+from cbtui.following.link import Link
 from cbtui.options import LaunchOptions
-from engine.channels import Mailbox
 from engine.clock import EngineClock
-from engine.commands import Command
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.fake import FakeRunner, fake_token_bytes
+from engine.live.channels import Mailbox
+from engine.live.commands import Command
+from engine.live.state import EngineState
 from engine.request import SamplingParams
 from engine.runner import ModelInfo
 from engine.session import drain
-from engine.state import EngineState
 from engine.stream.records import QuietRecord, Record, StepRecord
 from engine.stream.trace import read_header, read_records
 

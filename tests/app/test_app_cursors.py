@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
-from cbtui.pieces import plain
+from cbtui.looks.pieces import plain
 from cbtui.widgets.mask_grid import MaskGrid
 from cbtui.widgets.packed_row import PackedRow
 from tests.app.replay import Feeder, drive, fake_records, traced_records

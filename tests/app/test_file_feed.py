@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cbtui.file_feed import FileFeed
-from cbtui.link import Link
-from engine.commands import MadeUp, PromptRequest, Submit
+from cbtui.following.file_feed import FileFeed
+from cbtui.following.link import Link
+from engine.live.commands import MadeUp, PromptRequest, Submit
+from engine.live.state import EngineState
 from engine.runner import ModelInfo
-from engine.state import EngineState
 
 REQUESTS = (
     PromptRequest(prompt="a", arrives_s=1.0),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cbtui.follower import Follower
-from cbtui.link import Link
-from engine.channels import History, Mailbox
-from engine.state import EngineState
+from cbtui.following.follower import Follower
+from cbtui.following.link import Link
+from engine.live.channels import History, Mailbox
+from engine.live.state import EngineState
 from engine.stream.records import StepRecord
 from tests.app.replay import Feeder, fake_records, later
 

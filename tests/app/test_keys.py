@@ -16,7 +16,7 @@ from cbtui.keys import (
     in_bottom_line,
     in_help,
 )
-from cbtui.pieces import plain
+from cbtui.looks.pieces import plain
 from cbtui.screens.help import HELP_GROUPS
 from cbtui.widgets.key_bar import key_line
 

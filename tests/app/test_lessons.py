@@ -11,8 +11,8 @@ from cbtui.app import CbtuiApp
 from cbtui.drawing.gaps import gap_lines
 from cbtui.lessons.play import LessonPlay, figures
 from cbtui.lessons.scenes import LESSONS
+from cbtui.looks.pieces import plain
 from cbtui.options import LaunchOptions
-from cbtui.pieces import plain
 from cbtui.screens.confirm import AskScreen
 from cbtui.screens.lesson import LessonScreen
 from tests.app.replay import Feeder, drive

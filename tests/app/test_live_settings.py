@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
-from cbtui.pieces import plain
+from cbtui.looks.pieces import plain
 from cbtui.screens.live_settings import LiveSettings, SettingLines
 from cbtui.settings_form import SETTINGS, SettingsForm, in_force, pending
-from engine.commands import Configure, SetMode, SetSpeed
 from engine.config import ConfigError, EngineConfig
-from engine.state import EngineState
+from engine.live.commands import Configure, SetMode, SetSpeed
+from engine.live.state import EngineState
 from tests.app.replay import Feeder, drive, fake_records
 
 STATE = EngineState(status="running", speed=8.0)

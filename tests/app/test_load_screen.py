@@ -9,7 +9,7 @@ from textual.widgets import Input, Static
 from cbtui.app import CbtuiApp
 from cbtui.screens.load import Capacity, LoadScreen, outlook, spec_of, written
 from cbtui.widgets.prompt_bar import PromptBar
-from engine.load import LoadError, LoadNow, LoadSpec, StartLoad, StopLoad
+from engine.live.load import LoadError, LoadNow, LoadSpec, StartLoad, StopLoad
 from tests.app.replay import Feeder, drive
 
 

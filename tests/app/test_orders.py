@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cbtui import orders
-from engine.commands import Configure, Pause, Resume, SetMode, SetSpeed
 from engine.config import SLOT_LIMIT, EngineConfig
-from engine.state import Arriving, EngineState
+from engine.live.commands import Configure, Pause, Resume, SetMode, SetSpeed
+from engine.live.state import Arriving, EngineState
 from engine.stream.records import SlotRecord, WaitingRecord
 
 

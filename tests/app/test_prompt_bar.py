@@ -11,9 +11,9 @@ from cbtui.app import CbtuiApp
 from cbtui.options import LaunchOptions
 from cbtui.screens.confirm import AskScreen
 from cbtui.widgets.prompt_bar import MaxTokensInput, PromptBar, max_tokens_of
-from engine.commands import PromptRequest, Submit
 from engine.config import EngineConfig
-from engine.state import Rejection
+from engine.live.commands import PromptRequest, Submit
+from engine.live.state import Rejection
 from tests.app.replay import MODEL, Feeder, drive
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
+from cbtui.looks.pieces import plain
 from cbtui.options import LaunchOptions
-from cbtui.pieces import plain
-from cbtui.race_score import score
-from cbtui.race_setup import pairs
-from cbtui.race_words import commentary, sentence, verdict
+from cbtui.racing.score import score
+from cbtui.racing.setup import pairs
+from cbtui.racing.words import commentary, sentence, verdict
 from cbtui.screens.confirm import AskScreen
 from cbtui.screens.race import RaceScreen
-from engine.commands import Close, Command, PromptRequest, SetSpeed
 from engine.config import EngineConfig
-from engine.guest import Lend
+from engine.live.commands import Close, Command, PromptRequest, SetSpeed
+from engine.live.guest import Lend
 from engine.workload import tutorial_workload
 from tests.app.race_track import Track
 from tests.app.replay import Feeder, drive, fake_records

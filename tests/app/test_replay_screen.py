@@ -12,13 +12,13 @@ import pytest
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
-from cbtui.driver import LoopDriver, ReplayDriver
-from cbtui.link import Link
+from cbtui.following.driver import LoopDriver, ReplayDriver
+from cbtui.following.link import Link
+from cbtui.following.pace import Pace
+from cbtui.following.taped import recorded
 from cbtui.options import LaunchOptions
-from cbtui.pace import Pace
-from cbtui.taped import recorded
-from engine.commands import Close, PromptRequest
 from engine.fake import FakeRunner
+from engine.live.commands import Close, PromptRequest
 from engine.stream.records import StepRecord
 from engine.stream.trace_files import read_trace
 

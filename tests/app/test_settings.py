@@ -12,16 +12,16 @@ from textual.pilot import Pilot
 from cbtui.__main__ import run
 from cbtui.app import CbtuiApp, picture_path
 from cbtui.cli.settings_command import template
-from cbtui.colours import contrast
 from cbtui.keymap import remappable, remapped
 from cbtui.keys import APP_KEYS, SCREEN_KEYS
+from cbtui.looks.colours import contrast
+from cbtui.looks.pieces import plain
+from cbtui.looks.theme import THEMES
 from cbtui.options import LaunchOptions
-from cbtui.pieces import plain
 from cbtui.screens.help import HelpScreen
 from cbtui.settings import Settings, SettingsError, read_settings, settings_path
-from cbtui.theme import THEMES
 from cbtui.widgets.key_bar import KeyBar
-from engine.commands import Step
+from engine.live.commands import Step
 from tests.app.replay import Feeder, drive, fake_records
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
-from cbtui.link import Link
-from cbtui.pieces import plain
+from cbtui.following.link import Link
+from cbtui.looks.pieces import plain
 from cbtui.screens.ask_number import AskNumberScreen
 from cbtui.screens.blocks import BlockGrid, BlocksScreen
 from cbtui.widgets.lines import LinesView
 from cbtui.widgets.prompt_bar import PromptBar
 from cbtui.widgets.text_view import TextView
 from cbtui.widgets.timeline import Timeline
-from engine.channels import History, Mailbox
-from engine.commands import Cancel, Pause, RunUntil, Step
-from engine.state import EngineState
+from engine.live.channels import History, Mailbox
+from engine.live.commands import Cancel, Pause, RunUntil, Step
+from engine.live.state import EngineState
 from engine.stream.records import QuietRecord
 from tests.app.replay import Feeder, drive, fake_records, later, traced_records
 

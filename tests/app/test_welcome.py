@@ -9,11 +9,11 @@ import pytest
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
-from cbtui.welcome import TRACE, Recorded, read_trace
+from cbtui.following.welcome import TRACE, Recorded, read_trace
 from cbtui.widgets.centre import RECORDED, Centre
 from cbtui.widgets.slots import Slots
+from engine.live.state import Arriving, EngineState, Failure
 from engine.runner import Loading
-from engine.state import Arriving, EngineState, Failure
 from tests.app.replay import Feeder, drive
 
 
@@ -118,6 +118,6 @@ def test_the_recording_never_reaches_the_engine() -> None:
 
 
 def test_the_first_picture_needs_nothing_of_it() -> None:
-    code = "import sys, cbtui.app; print('cbtui.welcome' in sys.modules, 'torch' in sys.modules)"
+    code = "import sys, cbtui.app; print('cbtui.following.welcome' in sys.modules, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -17,13 +17,13 @@ import threading
 import time
 from pathlib import Path
 
-from cbtui.driver import LoopDriver
-from cbtui.link import Link
+from cbtui.following.driver import LoopDriver
+from cbtui.following.link import Link
+from cbtui.following.pace import Pace
 from cbtui.options import LaunchOptions, runner_spec
-from cbtui.pace import Pace
-from engine.commands import Close, PromptRequest, Submit
 from engine.config import EngineConfig
 from engine.fake import FakeRunner
+from engine.live.commands import Close, PromptRequest, Submit
 from engine.workload import tutorial_workload
 
 #: Slots, requests, output tokens of each, steps a second, by kind.

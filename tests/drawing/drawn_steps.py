@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from cbtui.naming import Badges
+from cbtui.telling.naming import Badges
 from engine.step.geometry import ArenaShape, lay_out
 from engine.step.plan import Layout, Plan, PlanRow, SegmentKind
 from engine.stream.records import (

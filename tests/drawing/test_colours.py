@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbtui.colours import (
+from cbtui.looks.colours import (
     SHAPE_CONTRAST,
     TEXT_CONTRAST,
     badge_content_style,
@@ -15,7 +15,7 @@ from cbtui.colours import (
     text_colour,
     text_on,
 )
-from cbtui.naming import PALETTE, Badge
+from cbtui.telling.naming import PALETTE, Badge
 
 colours = st.integers(0, 0xFFFFFF).map(lambda value: f"#{value:06x}")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cbtui.drawing.mask import MaskDrawing, folded, true_cells
 from cbtui.drawing.mask_words import legend
-from cbtui.pieces import line_width, plain
+from cbtui.looks.pieces import line_width, plain
 from engine.step.mask import query_runs
 from engine.stream.records import Segment, StepRecord
 

@@ -8,8 +8,8 @@ from cbtui.drawing.packed_row import packed_row, summary, title
 from cbtui.drawing.row_cursor import anchor_of, moved, place_of, token_words
 from cbtui.drawing.token_cells import percent
 from cbtui.drawing.window import text_between
-from cbtui.pieces import line_width, plain
-from cbtui.tokens import clip, visible
+from cbtui.looks.pieces import line_width, plain
+from cbtui.looks.tokens import clip, visible
 from engine.stream.records import StepRecord
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cbtui.drawing.slot_history import IDLE, SlotHistory, State, scale_for
 from cbtui.drawing.timeline import TimeAxis, arrange, slot_line, timeline_lines, timeline_text
-from cbtui.pieces import line_width, plain
+from cbtui.looks.pieces import line_width, plain
 from engine.stream.records import StepRecord
 
 DEAD = Fed(1, 9, "dead")

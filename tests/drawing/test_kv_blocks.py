@@ -7,8 +7,8 @@ import dataclasses
 import msgspec
 
 from cbtui.drawing.kv_blocks import PoolDrawing, owners_of, ranges
-from cbtui.frame import Frame
-from cbtui.pieces import line_width, plain
+from cbtui.following.frame import Frame
+from cbtui.looks.pieces import line_width, plain
 from tests.widgets.stage import Stage
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbtui.drawing.latency_plot import binned, plot_lines
-from cbtui.pieces import line_width, plain
+from cbtui.looks.pieces import line_width, plain
 
 
 def test_the_largest_gap_is_full_height_and_named() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbtui.drawing.lookback_cards import cards
-from cbtui.pieces import line_width, plain
+from cbtui.looks.pieces import line_width, plain
 from engine.stream.records import Segment, StepRecord
 
 

@@ -13,7 +13,7 @@ from cbtui.drawing.mask_overview import OverviewMask
 from cbtui.drawing.mask_spots import Area, Drawing, anchor_of, area_of, moved
 from cbtui.drawing.mask_words import Words, allowed_pairs, explain
 from cbtui.drawing.mask_zoom import Zoom, drawing_at, ladder
-from cbtui.pieces import line_width, plain
+from cbtui.looks.pieces import line_width, plain
 from engine.step.mask import query_runs
 from engine.stream.records import Segment, StepRecord
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from cbtui.tokens import clip, clip_left, prose, spans, visible
+from cbtui.looks.tokens import clip, clip_left, prose, spans, visible
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from engine.channels import CommandQueue, History, Mailbox
 from engine.clock import EngineClock
-from engine.commands import (
+from engine.config import EngineConfig
+from engine.fake import FakeRunner
+from engine.live.channels import CommandQueue, History, Mailbox
+from engine.live.commands import (
     Command,
     PromptRequest,
     Submit,
 )
-from engine.config import EngineConfig
-from engine.fake import FakeRunner
-from engine.loop import EngineLoop
-from engine.state import EngineState
+from engine.live.loop import EngineLoop
+from engine.live.state import EngineState
 from engine.stream.records import StepRecord
 
 

@@ -10,14 +10,14 @@ from statistics import fmean
 
 import pytest
 
-from engine.channels import CommandQueue, History, Mailbox
-from engine.commands import Close, Pause, Resume
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.fake import FakeRunner, fake_token_bytes
-from engine.load import LoadError, LoadSpec, StartLoad, StopLoad, arrivals, passage
-from engine.load_feed import LoadFeed
-from engine.loop import EngineLoop
+from engine.live.channels import CommandQueue, History, Mailbox
+from engine.live.commands import Close, Pause, Resume
+from engine.live.load import LoadError, LoadSpec, StartLoad, StopLoad, arrivals, passage
+from engine.live.load_feed import LoadFeed
+from engine.live.loop import EngineLoop
 
 SPEC = LoadSpec(rate_per_s=4.0, prompt_tokens=(8, 64), output_tokens=(16, 32), seed=7)
 

@@ -9,8 +9,10 @@ import pytest
 from loop_desk import Desk, prompts
 from oracle import solo_outputs
 
-from engine.channels import CommandQueue, History, Mailbox
-from engine.commands import (
+from engine.config import EngineConfig
+from engine.fake import FakeRunner
+from engine.live.channels import CommandQueue, History, Mailbox
+from engine.live.commands import (
     Cancel,
     Close,
     Command,
@@ -25,9 +27,7 @@ from engine.commands import (
     Step,
     Submit,
 )
-from engine.config import EngineConfig
-from engine.fake import FakeRunner
-from engine.loop import EngineLoop
+from engine.live.loop import EngineLoop
 from engine.request import SamplingParams
 from engine.runner import Died, LoadFailed, RunnerDied, RunnerError, RunnerEvent
 from engine.step.plan import Plan, Reply

@@ -5,7 +5,8 @@ from __future__ import annotations
 from loop_desk import Desk, prompts
 from oracle import solo_outputs
 
-from engine.commands import (
+from engine.config import EngineConfig
+from engine.live.commands import (
     Configure,
     PromptRequest,
     Resume,
@@ -13,7 +14,6 @@ from engine.commands import (
     Step,
     Submit,
 )
-from engine.config import EngineConfig
 from engine.request import SamplingParams
 
 

@@ -8,16 +8,16 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.channels import CommandQueue, History, Mailbox
 from engine.clock import EngineClock
-from engine.commands import Close, Pause, PromptRequest, Resume, SetSpeed, Step, Submit
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.fake import FakeRunner, fake_token_bytes
-from engine.guest import Lend, Lent
-from engine.loop import EngineLoop
-from engine.race import LaneSpec, Race, enter, with_room
-from engine.race_guest import RaceGuest
+from engine.live.channels import CommandQueue, History, Mailbox
+from engine.live.commands import Close, Pause, PromptRequest, Resume, SetSpeed, Step, Submit
+from engine.live.guest import Lend, Lent
+from engine.live.loop import EngineLoop
+from engine.racing.guest import RaceGuest
+from engine.racing.race import LaneSpec, Race, enter, with_room
 from engine.runner import EncodedPrompt, RunnerDied
 from engine.step.plan import Plan, Reply
 from engine.stream.comparison import folded

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.channels import History
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.fake import FakeRunner
+from engine.live.channels import History
 from engine.request import SamplingParams
 from engine.scheduling.modes import MODES
 from engine.scheduling.policies import POLICIES

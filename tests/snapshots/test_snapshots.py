@@ -12,8 +12,8 @@ from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
 from cbtui.settings import Settings
+from engine.live.state import Arriving, EngineState, Failure
 from engine.runner import Loading
-from engine.state import Arriving, EngineState, Failure
 from tests.app.replay import Feeder, later, traced_records
 
 LARGE, MEDIUM, SMALL = (160, 50), (120, 40), (80, 24)

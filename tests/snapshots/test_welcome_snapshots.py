@@ -8,8 +8,8 @@ import pytest
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
+from engine.live.state import EngineState
 from engine.runner import Loading
-from engine.state import EngineState
 from tests.app.replay import Feeder
 
 Picture = Callable[..., bool]

@@ -7,15 +7,15 @@ and the fake's hashed tokens read as words, or as bytes when a test sets `token_
 from __future__ import annotations
 
 from cbtui.drawing.slot_history import SlotHistory
-from cbtui.frame import Frame
-from cbtui.naming import Badges
+from cbtui.following.frame import Frame
+from cbtui.telling.naming import Badges
 from engine.clock import EngineClock
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.fake import FakeRunner
+from engine.live.state import EngineState, Status
 from engine.request import SamplingParams
 from engine.runner import ModelInfo
-from engine.state import EngineState, Status
 from engine.step.plan import Plan, Reply
 from engine.stream.ledger import Ledger
 from engine.stream.metrics import Metrics

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cbtui.bars import bar, gauge, sparkline
-from cbtui.pieces import line_width, plain
+from cbtui.looks.bars import bar, gauge, sparkline
+from cbtui.looks.pieces import line_width, plain
+from cbtui.telling.words import percent, rate, seconds
 from cbtui.widgets.counters import counter_lines, counters_line
-from cbtui.words import percent, rate, seconds
 from tests.widgets.stage import Stage
 
 

@@ -9,7 +9,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from cbtui.drawing.slot_history import SlotHistory
-from cbtui.pieces import plain
+from cbtui.looks.pieces import plain
 from cbtui.widgets.mask_grid import MaskGrid
 from cbtui.widgets.packed_row import PackedRow
 from cbtui.widgets.timeline import Timeline

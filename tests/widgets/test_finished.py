@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cbtui.pieces import line_width, plain
+from cbtui.looks.pieces import line_width, plain
 from cbtui.widgets.finished import course, ending, finished_at, finished_columns, finished_line
 from tests.widgets.stage import Stage
 

@@ -7,10 +7,10 @@ import dataclasses
 import msgspec
 import pytest
 
-from cbtui.pieces import line_width, plain
+from cbtui.looks.pieces import line_width, plain
 from cbtui.widgets.header import header_line, loading_words
+from engine.live.state import Failure
 from engine.runner import Loading
-from engine.state import Failure
 from tests.widgets.stage import Stage
 
 LOADING = Loading("fetching model", 41_000_000, 93_000_000, "bytes", "convert (about 15 s, once)")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from cbtui.frame import Frame
+from cbtui.following.frame import Frame
 from cbtui.widgets.messages import RequestOpened, RequestSelected, SlotsScrolled
 from cbtui.widgets.slots import Slots
 from cbtui.widgets.what_happened import WhatHappened

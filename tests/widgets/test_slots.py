@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cbtui.pieces import line_width, plain
+from cbtui.looks.pieces import line_width, plain
 from cbtui.widgets.slots import slot_columns, slot_line, slot_rows, slots_title
 from engine.config import EngineConfig
 from tests.widgets.stage import Stage

@@ -7,7 +7,7 @@ import asyncio
 from textual.app import App
 from textual.style import Style
 
-from cbtui.request_text import prompt_parts
+from cbtui.telling.request_text import prompt_parts
 from cbtui.widgets.text_view import TextView, facts, harmless, whole_text
 from tests.widgets.stage import Stage
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cbtui.pieces import line_width, plain
+from cbtui.looks.pieces import line_width, plain
 from cbtui.widgets.waiting import reason, waiting_lines, waiting_rows
-from engine.state import Arriving
+from engine.live.state import Arriving
 from engine.stream.records import WaitingRecord
 from tests.widgets.stage import Stage
 

@@ -8,10 +8,10 @@ import threading
 import time
 from collections.abc import Callable
 
-from engine.channels import CommandQueue, History, Mailbox
-from engine.commands import Close, PromptRequest, Submit
 from engine.config import EngineConfig
-from engine.loop import EngineLoop
+from engine.live.channels import CommandQueue, History, Mailbox
+from engine.live.commands import Close, PromptRequest, Submit
+from engine.live.loop import EngineLoop
 from engine.runner import ModelRunner
 from engine.stream.records import StepRecord
 from engine.worker import WorkerRunner

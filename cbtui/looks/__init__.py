@@ -1,0 +1,1 @@
+"""Colours, themes, styled lines and the visible text of tokens. Pure."""

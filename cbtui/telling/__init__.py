@@ -1,0 +1,1 @@
+"""What the screen says: steps, runs and requests in words. Pure."""

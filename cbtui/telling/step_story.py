@@ -1,0 +1,307 @@
+"""One step in full sentences, for a reader who has stopped to look: who entered, what went through the
+model, what another layout or mode would have made of it, who ended. Pure.
+"""
+
+from __future__ import annotations
+
+from cbtui.following.frame import Frame
+from cbtui.looks.pieces import Line, say
+from cbtui.looks.tokens import prose
+from cbtui.telling.words import count, names
+from engine.stream.records import Release, Segment, StepRecord
+
+#: Up to so many sequences a sum is written out.
+_SUMMANDS = 6
+
+
+def step_sentences(frame: Frame) -> list[Line]:
+    """The shown step, a sentence or two a line."""
+    record = frame.record
+    if record is None:
+        return []
+    teller = _Teller(frame, record)
+    lines = [
+        *teller.failed(),
+        *teller.switched(),
+        *teller.gave_way(),
+        *teller.entered(),
+        *teller.ended(),
+        *teller.dead(),
+        *teller.drained(),
+        *teller.fed(),
+        *teller.shape(),
+    ]
+    return [line for line in lines if line]
+
+
+class _Teller:
+    """Sentences about one record."""
+
+    def __init__(self, frame: Frame, record: StepRecord) -> None:
+        self.frame = frame
+        self.record = record
+        self.ledger = frame.ledger
+        segments = record.segments
+        self.prefills = [one for one in segments if one.kind == "prefill"]
+        self.decodes = [one for one in segments if one.kind == "decode"]
+        self.dead_ones = [one for one in segments if one.kind == "dead"]
+
+    def _name(self, *request_ids: str) -> Line:
+        return names(self.frame.badges, request_ids)
+
+    # -- who came -----------------------------------------------------------------------------
+
+    def switched(self) -> list[Line]:
+        lines = []
+        for change in self.record.events.changed:
+            if change.name == "mode":
+                lines.append(
+                    say("The mode changed from ", change.before, " to ", (change.after, "strong"), ".")
+                )
+            elif change.name == "max_num_seqs":
+                lines.append(say(f"The number of slots changed from {change.before} to {change.after}."))
+        return lines
+
+    def entered(self) -> list[Line]:
+        fresh = [one for one in self.record.events.admitted if not one.resumed]
+        back = [one for one in self.record.events.admitted if one.resumed]
+        lines = []
+        if fresh and self.record.mode == "static":
+            who = self._name(*(one.request_id for one in fresh))
+            if len(fresh) > 1:
+                lines.append(
+                    say(
+                        "A wave begins: ",
+                        who,
+                        " entered. Nobody else may enter before the last of them ends.",
+                    )
+                )
+            else:
+                lines.append(say("A wave begins: ", who, " entered. Nobody else may enter before it ends."))
+        elif len(fresh) == 1:
+            lines.append(self._entered_alone(fresh[0].request_id, fresh[0].slot))
+        elif fresh:
+            who = self._name(*(one.request_id for one in fresh))
+            lines.append(say(who, " entered free slots."))
+        for one in back:
+            lines.append(
+                say(
+                    self._name(one.request_id),
+                    f" is back, in slot {one.slot}: its prompt and what it had written are fed again.",
+                )
+            )
+        return lines
+
+    def _entered_alone(self, request_id: str, slot: int) -> Line:
+        left = next((one for one in self._released_before() if one.slot == slot), None)
+        if left is not None:
+            return say(
+                self._name(left.request_id),
+                f" ended in step {self.record.step - 1} and freed slot {slot}; ",
+                self._name(request_id),
+                " entered it at once.",
+            )
+        return say(self._name(request_id), f" entered slot {slot}, which was free.")
+
+    def _released_before(self) -> tuple[Release, ...]:
+        """Slots freed by the step before (and between that and this one)."""
+        freed: tuple[Release, ...] = ()
+        for record in reversed(self.frame.records):
+            if record.step < self.record.step - 1:
+                break
+            if record.step == self.record.step - 1:
+                freed += record.events.released
+        return freed
+
+    # -- what went through the model ----------------------------------------------------------
+
+    def failed(self) -> list[Line]:
+        if not self.record.failed:
+            return []
+        why = self.record.events.errors[-1] if self.record.events.errors else "no cause was given"
+        return [say(("The forward pass failed", "warn"), f": {prose(why).rstrip('.')}. Its requests ended.")]
+
+    def fed(self) -> list[Line]:
+        lines = []
+        decoding = self._name(*(one.request_id for one in self.decodes))
+        if self.prefills and self.decodes:
+            rides = "rides" if len(self.prefills) == 1 else "ride"
+            beside = f" {rides} in the same pass as the next token of "
+            lines.append(say(*self._prompts(), beside, decoding, self._sum()))
+        elif self.prefills:
+            verb = "goes" if len(self.prefills) == 1 else "go"
+            lines.append(say(*self._prompts(), f" {verb} through the model in one pass", self._sum()))
+        elif len(self.decodes) == 1:
+            text = " feeds the token it chose last, looks back at its cached tokens, and chooses the next"
+            lines.append(say(decoding, text, self._sum()))
+        elif self.decodes:
+            text = (
+                " each feed the token they chose last, look back at their cached tokens, and choose the next"
+            )
+            lines.append(say(decoding, text, self._sum()))
+        for one in self.prefills:
+            if one.num_prompt_left:
+                lines.append(
+                    say(
+                        "Only ",
+                        f"{one.q_len:,} prompt tokens of ",
+                        self._name(one.request_id),
+                        f" fit into this step's budget of {self.record.max_num_batched_tokens:,}; "
+                        f"{one.num_prompt_left:,} follow.",
+                    )
+                )
+        return lines
+
+    def _prompts(self) -> list[Line | str]:
+        """`D's 10-token prompt`, `the prompts of A, B and C (5, 5 and 7 tokens)`."""
+        if len(self.prefills) == 1:
+            one = self.prefills[0]
+            what = "prompt" if not self._is_again(one) else "stretch of tokens"
+            return [self._name(one.request_id), f"'s {one.q_len:,}-token {what}"]
+        who = self._name(*(one.request_id for one in self.prefills))
+        return ["The prompts of ", who]
+
+    def _is_again(self, segment: Segment) -> bool:
+        return segment.position + segment.q_len > len(
+            self.ledger[segment.request_id].request.prompt_token_ids
+        )
+
+    def _sum(self) -> Line:
+        """`: T = 10 + 1 + 1 = 12.` for a packed row, a full stop for a rectangle."""
+        lengths = [one.q_len for one in self.record.segments]
+        if self.record.layout != "ragged" or len(lengths) < 2:
+            return (((".", "")),)
+        if len(lengths) <= _SUMMANDS:
+            return say(": T = ", " + ".join(f"{n:,}" for n in lengths), f" = {sum(lengths):,} tokens.")
+        return say(f": T = {sum(lengths):,} tokens.")
+
+    # -- the shape ----------------------------------------------------------------------------
+
+    def shape(self) -> list[Line]:
+        """What the tensor's shape costs, and what the other layout would have cost."""
+        record = self.record
+        rows = len(record.segments)
+        longest = max((one.q_len for one in record.segments), default=0)
+        fed = sum(one.q_len for one in record.segments)
+        area = rows * longest
+        if record.layout == "ragged":
+            if rows < 2:
+                return []
+            waste = f"{area - fed:,} of them padding" if area > fed else "no padding"
+            return [say(f"As a rectangle: {rows} × {longest:,} = {count(area, 'position')}, ", waste, ".")]
+        parts = [f"{fed - record.tokens.dead:,} useful"]
+        if record.tokens.padding:
+            parts.append(f"{record.tokens.padding:,} padding")
+        if record.tokens.dead:
+            parts.append(f"{record.tokens.dead:,} dead")
+        if len(parts) == 1:
+            return []
+        line = say(f"The rectangle is {rows} × {longest:,} = {count(area, 'position')}: {', '.join(parts)}.")
+        if record.tokens.padding:
+            line = say(line, f" One packed row would need {fed:,}.")
+        return [line]
+
+    # -- dead slots ---------------------------------------------------------------------------
+
+    def dead(self) -> list[Line]:
+        """Held slots, why they are dead, and who would have been in them."""
+        if not self.dead_ones:
+            return []
+        held = sorted(self.dead_ones, key=lambda one: self._end(one.request_id))
+        first = held[0]
+        end = self._end(first.request_id)
+        lines = [
+            say(
+                (f"Slot {first.slot} is dead", "warn"),
+                ": ",
+                self._name(first.request_id),
+                f" ended at step {end:,}, yet its row goes through the model at every step until the wave "
+                "ends.",
+            )
+        ]
+        if self.record.waiting:
+            head = self.record.waiting[0].request_id
+            start = max(end, self.ledger[head].submitted_step) + 1
+            # Only the first slot's successor is certain: later ones depend on how long that one runs.
+            if start <= self.record.step:
+                lines.append(
+                    say("In continuous mode ", self._name(head), f" would have entered it at step {start:,}.")
+                )
+        if len(held) > 1:
+            waiting = self.record.waiting_count
+            waits = (
+                f" while {count(waiting, 'request')} {'waits' if waiting == 1 else 'wait'}" if waiting else ""
+            )
+            lines.append(
+                say(f"In all, {len(held)} of {self.record.max_num_seqs} slots do no useful work{waits}.")
+            )
+        return lines
+
+    def _end(self, request_id: str) -> int:
+        return self.ledger[request_id].finish_step or 0
+
+    # -- who went -----------------------------------------------------------------------------
+
+    def gave_way(self) -> list[Line]:
+        return [
+            say(
+                "There were more requests than slots: "
+                if one.reason == "slots"
+                else "There were not enough free KV blocks: ",
+                self._name(one.request_id),
+                f" gave its own back and waits again; {count(one.lost_tokens, 'token')} must be fed anew.",
+            )
+            for one in self.record.events.preempted
+        ]
+
+    def ended(self) -> list[Line]:
+        events = self.record.events
+        freed = {one.request_id for one in events.released}
+        lines = []
+        for finish in events.finished:
+            if finish.slot is None or finish.reason not in ("length", "stop"):
+                continue
+            most = self.ledger[finish.request_id].request.max_tokens
+            how = (
+                f"made its last token ({finish.num_output_tokens:,} of {most:,})"
+                if finish.reason == "length"
+                else f"chose to stop after {count(finish.num_output_tokens, 'token')}"
+            )
+            line = say(self._name(finish.request_id), f" {how}")
+            if events.barrier:
+                line = say(line, ".")
+            elif finish.request_id in freed:
+                line = say(line, f" and frees slot {finish.slot}.")
+            else:
+                line = say(line, f"; slot {finish.slot} ", ("stays held", "warn"), " until the wave ends.")
+            lines.append(line)
+        if events.barrier:
+            lines.append(self._barrier())
+        return lines
+
+    def _barrier(self) -> Line:
+        """The end of a wave, and how long its early ones have been ready."""
+        record = self.record
+        early = [one for one in record.events.released if self._end(one.request_id) < record.step]
+        line = say(("The wave is over", "strong"), ": all its slots are free again.")
+        if early:
+            first = min(early, key=lambda one: self._end(one.request_id))
+            end = self._end(first.request_id)
+            line = say(
+                line,
+                " ",
+                self._name(first.request_id),
+                f" had been ready since step {end:,}, {count(record.step - end, 'step')} ago.",
+            )
+        return line
+
+    def drained(self) -> list[Line]:
+        left = self.record.draining
+        if not left or not self.record.waiting_count:
+            return []
+        return [
+            say(
+                f"Static batching starts a wave of its own only when {count(left, 'running request')} "
+                f"{'has' if left == 1 else 'have'} ended; until then nobody enters."
+            )
+        ]

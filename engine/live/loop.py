@@ -1,0 +1,399 @@
+"""The engine's thread: applies commands, paces steps, survives the model's death, publishes.
+
+Owns the `Engine`; nothing else touches it. Shares with a screen exactly the three objects of
+`channels.py`. Every edge (idle, paused, step done, failed, closed) is published unconditionally, so the
+last state is always drawn.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from engine.clock import EngineClock
+from engine.config import EngineConfig
+from engine.engine import Engine, StepLost
+from engine.live.arrivals import Arrivals
+from engine.live.channels import CommandQueue, History, Mailbox
+from engine.live.commands import (
+    Cancel,
+    Close,
+    Command,
+    Configure,
+    Pause,
+    PromptRequest,
+    Restart,
+    Resume,
+    RunUntil,
+    SetMode,
+    SetSpeed,
+    Step,
+    Submit,
+)
+from engine.live.guest import GUEST_TICKETS, Guest, Lend, Lent
+from engine.live.load import LOAD_TICKET, MOST_WAITING, LoadSpec, StartLoad, StopLoad
+from engine.live.load_feed import LoadFeed
+from engine.live.model_life import ModelLife
+from engine.live.publishing import Publisher, Standing, status_of
+from engine.live.settings import Settings
+from engine.live.state import Failure, Rejection
+from engine.runner import (
+    Died,
+    Encoded,
+    LoadFailed,
+    Loading,
+    ModelInfo,
+    ModelRunner,
+    Ready,
+    RunnerDied,
+    RunnerError,
+)
+from engine.stream.records import Record
+
+#: How often a waiting loop looks for news from the runner, seconds.
+POLL_S = 0.02
+#: While steps follow each other faster than this, not every one is published, seconds.
+PUBLISH_EVERY_S = 0.015
+
+TokenBytesFor = Callable[[ModelInfo], Callable[[int], bytes] | None]
+
+
+class EngineLoop:
+    """Drives an engine from a command queue until `Close`.
+
+    Args:
+        config: limits and the first mode.
+        runner: not yet started; the loop starts, restarts and closes it.
+        commands, mailbox, history: shared with the screen.
+        paused: begin paused.
+        speed: steps a second at most; None: as fast as it can.
+        n_top: likeliest tokens recorded beside each sampled one.
+        token_bytes: makes the id → bytes function for a loaded model.
+        clock: engine clock; its source also paces steps.
+        new_seed: picks a seed for requests without one.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        runner: ModelRunner,
+        *,
+        commands: CommandQueue,
+        mailbox: Mailbox,
+        history: History,
+        paused: bool = False,
+        speed: float | None = None,
+        n_top: int = 0,
+        token_bytes: TokenBytesFor = lambda info: None,
+        clock: EngineClock | None = None,
+        new_seed: Callable[[], int] = lambda: secrets.randbits(32),
+    ) -> None:
+        self.runner = runner
+        self.commands = commands
+        self.mailbox = mailbox
+        self.history = history
+        self.clock = clock or EngineClock()
+        self.engine: Engine | None = None
+        self.settings = Settings(config)
+        self._paused = paused
+        self._steps_left = 0
+        self._speed = speed
+        self._n_top = n_top
+        self._token_bytes = token_bytes
+        #: Of the loaded model.
+        self._read_tokens: Callable[[int], bytes] | None = None
+        self._backlog: deque[Command] = deque()
+        self._arrivals = Arrivals(runner, new_seed)
+        self._guest: Guest | None = None
+        self._load: LoadFeed | None = None
+        self._model = ModelLife(runner, self.clock.source)
+        self._closed = False
+        self._rejection: Rejection | None = None
+        self._until: RunUntil | None = None
+        self._next_step_at = 0.0
+        self._publisher = Publisher(mailbox, self.clock.source)
+
+    # -- the thread ---------------------------------------------------------------------------
+
+    def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Block until `Close` comes or `should_stop()`; the runner is closed in any case.
+
+        A fault of the engine itself ends the loop in state `failed` with its cause, never silently.
+        """
+        try:
+            self._publish()
+            self.runner.start()
+            while not (self._closed or should_stop()):
+                self._turn()
+        except Exception as exc:
+            self._model.failure = Failure("engine", f"{type(exc).__name__}: {exc}")
+            raise
+        finally:
+            self.runner.close()
+            self._closed = self._model.failure is None
+            self._publish()
+
+    def _turn(self) -> None:
+        self._take_runner_events()
+        self._take_commands()
+        if self._load is not None:
+            self._take_load(self._load)
+        self._keep_quiet_changes()
+        if self._closed:
+            return
+        wait_s = self._time_to_step() if self._guest is None else self._guest_turn(self._guest)
+        if wait_s <= 0 and self._guest is None:
+            self._step()
+        elif wait_s > 0:
+            self._publish(if_news=True)
+            self.commands.wait(min(wait_s, POLL_S))
+
+    def _guest_turn(self, guest: Guest) -> float:
+        """Let a guest do a step while this loop's own engine stands still; seconds until its next."""
+        try:
+            wait_s = guest.turn()
+        except RunnerDied as exc:
+            self._after_death(str(exc), None)
+            return 0.0
+        if guest.is_over:
+            self._guest, wait_s = None, 0.0
+        return wait_s
+
+    def _lend(self, guest: Guest) -> None:
+        self._guest = guest
+        if self.engine is None or not self._model.is_ready:
+            guest.lost("the model is not loaded")
+            return
+        info, epoch = self.engine.info, self.engine.epoch
+        try:
+            guest.begin(Lent(self.runner, info, epoch, self._read_tokens, self._n_top))
+        except RunnerDied as exc:
+            self._after_death(str(exc), None)
+
+    # -- generated load -----------------------------------------------------------------------
+
+    def _start_load(self, spec: LoadSpec) -> None:
+        engine = self.engine if self._model.is_ready else None
+        self._load = LoadFeed.begin(spec, engine, self.runner, self.clock.source())
+
+    def _take_load(self, load: LoadFeed) -> None:
+        """Enqueue what arrived meanwhile."""
+        if self.engine is None:
+            return
+        is_running = self._model.can_run and not self._paused and self._guest is None
+        load.enter(self.engine, self.clock.source(), self._read_tokens, is_running=is_running)
+        if len(self.engine.scheduler.waiting) >= MOST_WAITING:
+            self._load = None
+            self._reject(f"the load has stopped: {MOST_WAITING:,} requests wait")
+
+    def _take_load_text(self, event: Encoded) -> None:
+        if self._load is not None and self.engine is not None:
+            self._load.take_text(event.prompts[0].token_ids, self._read_tokens)
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def _time_to_step(self) -> float:
+        """Seconds until the next step may start; infinity while there is nothing to run."""
+        engine = self.engine
+        if engine is None or not self._model.can_run:
+            return float("inf")
+        if not engine.has_work:
+            if not self._arrivals:
+                self._steps_left = 0  # stepping an empty engine is no promise for later
+            return float("inf")
+        if self._paused and not self._steps_left:
+            return float("inf")
+        return self._next_step_at - self.clock.source() if self._speed else 0.0
+
+    def _step(self) -> None:
+        engine = self.engine
+        assert engine is not None
+        self._next_step_at = self.clock.source() + (1 / self._speed if self._speed else 0.0)
+        self.settings.apply(engine)
+        try:
+            record = engine.step(self._cancelled_meanwhile)
+        except StepLost as lost:
+            self._append(lost.record)
+            self._after_death(str(lost), lost.record.step)
+            return
+        if self._steps_left:
+            self._steps_left -= 1
+        if record is not None:
+            self._append(record)
+        if self._paused or not engine.has_work or self._publisher.age_s >= PUBLISH_EVERY_S:
+            self._publish()
+
+    def _cancelled_meanwhile(self) -> Iterable[str]:
+        """Cancels that came during the forward; other commands wait for the step to be taken in."""
+        self._backlog.extend(self.commands.take_all())
+        return [command.request_id for command in self._backlog if isinstance(command, Cancel)]
+
+    # -- commands -----------------------------------------------------------------------------
+
+    def _take_commands(self) -> None:
+        self._backlog.extend(self.commands.take_all())
+        while self._backlog:
+            self._apply(self._backlog.popleft())
+
+    def _apply(self, command: Command) -> None:
+        match command:
+            case Submit(requests):
+                self._submit(requests)
+            case Cancel(request_id):
+                if not self._arrivals.cancel(request_id) and self.engine is not None:
+                    self.engine.abort_request(request_id)
+            case SetMode(mode):
+                self._ask(lambda: self.settings.ask_mode(mode))
+            case Configure():
+                self._ask(lambda: self.settings.ask(command))
+            case SetSpeed(steps_per_s):
+                if steps_per_s is not None and not steps_per_s > 0:
+                    self._reject(f"speed must be more than 0 steps a second, not {steps_per_s}")
+                else:
+                    self._speed, self._next_step_at = steps_per_s, 0.0
+            case Pause():
+                self._paused, self._steps_left, self._until = True, 0, None
+            case Resume():
+                self._paused, self._steps_left, self._until = False, 0, None
+            case Step(count):
+                self._steps_left += count
+                self._paused, self._until = True, None
+            case RunUntil():
+                self._paused, self._steps_left, self._until = False, 0, command
+            case Restart():
+                self._model.restart()
+            case StartLoad(spec):
+                self._ask(lambda: self._start_load(spec))
+            case StopLoad():
+                self._load = None
+            case Lend(guest):
+                self._lend(guest)
+            case Close():
+                self._closed = True
+        if not self._paused or not (self.engine and self.engine.has_work):
+            self.settings.apply(self.engine)
+
+    def _submit(self, requests: tuple[PromptRequest, ...]) -> None:
+        take_index = self.engine.take_index if self.engine else self._arrivals.take_index
+        for error in self._arrivals.submit(requests, self.clock.now(), take_index):
+            self._reject(error)
+        if self._model.is_ready:
+            self._arrivals.ask()
+
+    def _ask(self, ask: Callable[[], None]) -> None:
+        """Ask for something; what cannot be is refused in words."""
+        try:
+            ask()
+        except ValueError as exc:
+            self._reject(str(exc))
+
+    def _reject(self, message: str) -> None:
+        number = self._rejection.number + 1 if self._rejection else 1
+        self._rejection = Rejection(number, message)
+
+    # -- the model process --------------------------------------------------------------------
+
+    def _take_runner_events(self) -> None:
+        for event in self.runner.poll():
+            match event:
+                case Loading():
+                    self._model.loading = event
+                case Ready(info, epoch):
+                    self._model_is_ready(info, epoch)
+                case LoadFailed():
+                    self._model.cannot_load(event)
+                case Encoded(ticket=ticket) if ticket >= GUEST_TICKETS:
+                    self._answer_guest(event)
+                case Encoded(ticket=ticket) if ticket == LOAD_TICKET:
+                    self._take_load_text(event)
+                case Encoded():
+                    assert self.engine is not None
+                    for error in self._arrivals.enter(self.engine, event):
+                        self._reject(error)
+                case Died(message):
+                    self._after_death(message, None)
+
+    def _answer_guest(self, event: Encoded) -> None:
+        if self._guest is None:
+            return
+        try:
+            self._guest.take(event)
+        except RunnerDied as exc:
+            self._after_death(str(exc), None)
+
+    def _model_is_ready(self, info: ModelInfo, epoch: int) -> None:
+        try:
+            if self.engine is None:
+                self._read_tokens = self._token_bytes(info)
+                self.settings.fit(info)
+                self.engine = Engine(
+                    self.settings.config,
+                    self.runner,
+                    info,
+                    clock=self.clock,
+                    token_bytes=self._read_tokens,
+                    n_top=self._n_top,
+                    epoch=epoch,
+                    first_index=self._arrivals.num_taken,
+                )
+            else:
+                self.engine.reset(epoch, self._model.death_reason)
+        except RunnerDied as exc:
+            self._after_death(str(exc), None)
+            return
+        except RunnerError as exc:
+            self._model.failure = Failure("KV cache", str(exc), "use fewer blocks: --num-blocks")
+            return
+        self._model.ready()
+        self._arrivals.ask_again(info)
+        self._publish()
+
+    def _after_death(self, reason: str, step: int | None) -> None:
+        """The model process died, in a step or (None) between two."""
+        if self._guest is not None:
+            self._guest.lost(reason)
+        if self._load is not None and not self._load.has_text:
+            self._load = None  # its question died with the process
+        self._model.died(reason, step, start_again=not self._closed)
+        if not self._closed:
+            self._publish()
+
+    # -- out ----------------------------------------------------------------------------------
+
+    def _keep_quiet_changes(self) -> None:
+        """Changes without a step get a record at once: a paused screen shows them too."""
+        record = self.engine.take_quiet_record() if self.engine is not None else None
+        if record is not None:
+            for finish in record.events.finished:
+                if finish.reason == "ignored":
+                    self._reject(finish.error)
+            self._append(record)
+
+    def _append(self, record: Record) -> None:
+        self.history.append(record)
+        is_drained = not (self._arrivals or (self.engine is not None and self.engine.has_work))
+        if self._until is not None and self._until.is_reached(record, is_drained):
+            self._paused, self._until = True, None
+
+    def _publish(self, *, if_news: bool = False) -> None:
+        """Publish how things stand; before waiting the last state must be out, but not again and again."""
+        settings = self.settings
+        has_work = (self.engine is not None and self.engine.has_work) or bool(self._arrivals)
+        is_standing = self._paused and not self._steps_left
+        standing = Standing(
+            status=status_of(self._model, is_closed=self._closed, is_standing=is_standing, has_work=has_work),
+            paused=self._paused,
+            until=self._until.words if self._until else "",
+            loading=self._model.loading,
+            failure=self._model.failure,
+            mode=settings.mode,
+            pending_mode=settings.pending_mode,
+            config=settings.config,
+            pending_config=settings.pending_config,
+            speed=self._speed,
+            num_records=self.history.total,
+            rejection=self._rejection,
+            load=self._load.now if self._load else None,
+        )
+        self._publisher.publish(standing, self.engine, self._arrivals, self.clock.now(), if_news=if_news)

@@ -1,0 +1,236 @@
+"""Plays a recorded trace to a screen: the same three objects as an engine's loop, and no model.
+
+Pause, single steps, speed and running until something happens work as with an engine; what would ask
+something of a model is refused in a sentence. A step counts with the changes that stand before it in the
+stream.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from engine.config import ConfigError, EngineConfig
+from engine.live.channels import CommandQueue, History, Mailbox
+from engine.live.commands import Close, Command, Pause, Resume, RunUntil, SetSpeed, Step
+from engine.live.guest import Lend
+from engine.live.state import EngineState, Rejection, Status
+from engine.stream.records import QuietRecord, Record, StepRecord, TraceHeader, WaitingRecord
+from engine.stream.trace import TraceError
+from engine.stream.trace_files import info_of
+
+#: How long to wait for a command at most, seconds.
+POLL_S = 0.02
+#: Records fed between two looks at the clock and the queue when nothing is to be waited for.
+_AT_ONCE = 200
+
+NO_MODEL = "this is a recording: it can be looked at, but there is no model to ask"
+
+
+class ReplayLoop:
+    """Feeds records into a history until `Close`.
+
+    Args:
+        header, records: of the trace; it is read as it is played.
+        commands, mailbox, history: shared with the screen.
+        paused: begin paused.
+        speed: steps a second; None: as fast as it can.
+        upto: play so far at once first; infinity is to the end.
+        now_s: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        header: TraceHeader,
+        records: Iterator[Record],
+        *,
+        commands: CommandQueue,
+        mailbox: Mailbox,
+        history: History,
+        paused: bool = False,
+        speed: float | None = None,
+        upto: float = 0,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._header = header
+        self._info = info_of(header)
+        self._records = records
+        self._commands = commands
+        self._mailbox = mailbox
+        self._history = history
+        self._paused = paused
+        self._speed = speed
+        self._upto = upto
+        self._now_s = now_s
+        self._next_at = 0.0
+        self._steps_left = 0
+        self._until: RunUntil | None = None
+        self._last: StepRecord | None = None
+        self._late: list[QuietRecord] = []
+        self._config = EngineConfig(block_size=header.block_size, max_model_len=max(2, header.max_model_len))
+        self._is_over = False
+        self._is_closed = False
+        self._rejection: Rejection | None = None
+        self._version = 0
+
+    def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Block until `Close` comes or `should_stop()`."""
+        self._publish()
+        while not (self._is_closed or should_stop()):
+            self.turn()
+        self._publish()
+
+    def turn(self) -> None:
+        """Take commands, play what is due, or wait a little."""
+        for command in self._commands.take_all():
+            self._apply(command)
+        wait_s = self._time_to_step()
+        if wait_s > 0:
+            self._publish()
+            self._commands.wait(min(wait_s, POLL_S))
+            return
+        if self._speed is not None:
+            self._next_at = self._now_s() + 1 / self._speed
+        for _ in range(1 if self._speed is not None and not self._is_hurrying else _AT_ONCE):
+            self._play()
+            if self._time_to_step() > 0 and not self._is_hurrying:
+                break
+        self._publish()
+
+    # -- playing ------------------------------------------------------------------------------
+
+    @property
+    def _is_hurrying(self) -> bool:
+        """On the way to where somebody wants to be: nothing is computed, so there is nothing to wait for."""
+        is_behind = self._upto > (self._last.step if self._last else 0)
+        return not self._is_over and (is_behind or self._until is not None)
+
+    def _time_to_step(self) -> float:
+        if self._is_over:
+            return float("inf")
+        if self._is_hurrying:
+            return 0.0
+        if self._paused and not self._steps_left:
+            return float("inf")
+        return 0.0 if self._speed is None or self._steps_left else self._next_at - self._now_s()
+
+    def _play(self) -> None:
+        """Append the records up to the next step's."""
+        while (record := self._read()) is not None:
+            self._history.append(record)
+            if isinstance(record, QuietRecord):
+                self._late.append(record)
+            else:
+                self._last, self._late = record, []
+                self._config = self._config_of(record)
+                self._steps_left = max(0, self._steps_left - 1)
+            if self._until is not None and self._until.is_reached(record, is_drained=False):
+                self._paused, self._until = True, None
+                return
+            if isinstance(record, StepRecord):
+                return
+
+    def _read(self) -> Record | None:
+        if self._is_over:
+            return None
+        try:
+            record = next(self._records, None)
+        except TraceError as exc:
+            self._reject(f"{exc}; what stands before is shown")
+            record = None
+        if record is None:
+            self._is_over, self._steps_left = True, 0
+            if self._until is not None:
+                self._paused, self._until = True, None
+        return record
+
+    def _config_of(self, record: StepRecord) -> EngineConfig:
+        try:
+            return msgspec.structs.replace(
+                self._config,
+                mode=record.mode,
+                policy=record.policy,
+                max_num_seqs=record.max_num_seqs,
+                max_num_batched_tokens=record.max_num_batched_tokens,
+                num_blocks=record.num_blocks,
+            )
+        except ConfigError:  # recorded by an engine with other limits than this one's
+            return self._config
+
+    # -- commands -----------------------------------------------------------------------------
+
+    def _apply(self, command: Command) -> None:
+        if self._is_over and isinstance(command, Resume | Step | RunUntil):
+            self._reject("the recording ends here")
+            return
+        match command:
+            case Pause():
+                self._paused, self._steps_left, self._until = True, 0, None
+            case Resume():
+                self._paused, self._steps_left, self._until = False, 0, None
+            case Step(count):
+                self._paused, self._until = True, None
+                self._steps_left += count
+            case RunUntil():
+                self._paused, self._steps_left, self._until = False, 0, command
+            case SetSpeed(speed) if speed is None or speed > 0:
+                self._speed, self._next_at = speed, 0.0
+            case Close():
+                self._is_closed = True
+            case Lend(guest):
+                guest.lost(NO_MODEL)
+            case _:
+                self._reject(NO_MODEL)
+
+    def _reject(self, message: str) -> None:
+        self._rejection = Rejection(self._rejection.number + 1 if self._rejection else 1, message)
+
+    # -- out ----------------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        """Publish how things stand, if that is news."""
+        state = self._state()
+        before = self._mailbox.latest()
+        if self._version and msgspec.structs.asdict(state) == msgspec.structs.asdict(before):
+            return
+        self._version += 1
+        self._mailbox.publish(msgspec.structs.replace(state, version=self._version))
+
+    def _state(self) -> EngineState:
+        last = self._last
+        gone = {release.slot for release in last.events.released} if last else set()
+        waiting = list(last.waiting) if last else []
+        count = last.waiting_count if last else 0
+        for quiet in self._late:
+            ended = {finish.request_id for finish in quiet.events.finished}
+            new = [r for r in quiet.events.submitted if r.request_id not in ended]
+            count += len(new) - sum(one.request_id in ended for one in waiting)
+            waiting = [one for one in waiting if one.request_id not in ended]
+            waiting += [WaitingRecord(request.request_id, "next_step") for request in new]
+        return EngineState(
+            version=self._version,
+            status=self._status(),
+            paused=self._paused,
+            until=self._until.words if self._until else "",
+            model=self._info,
+            mode=last.mode if last else self._config.mode,
+            config=self._config,
+            speed=self._speed,
+            step=last.step if last else 0,
+            time_s=last.end_s if last else 0.0,
+            slots=tuple(slot for slot in last.slots if slot.slot not in gone) if last else (),
+            waiting_count=count,
+            waiting=tuple(waiting),
+            num_records=self._history.total,
+            rejection=self._rejection,
+            is_recording=True,
+        )
+
+    def _status(self) -> Status:
+        if self._is_closed:
+            return "closed"
+        if self._paused and not self._steps_left:
+            return "paused"
+        return "idle" if self._is_over else "running"

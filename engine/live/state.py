@@ -1,0 +1,96 @@
+"""What the engine thread publishes for a screen: its latest state, and nothing that must be computed.
+
+The stream of records says what happened; this says how things stand now, between records too.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from engine.config import EngineConfig
+from engine.live.load import LoadNow
+from engine.runner import Loading, ModelInfo
+from engine.stream.records import SlotRecord, WaitingRecord
+
+#: `draining` is not a status: it is a number beside `mode`.
+Status = Literal["loading", "running", "paused", "idle", "failed", "closed"]
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why the engine cannot go on: the stage, the cause in a sentence, a command that may help."""
+
+    stage: str
+    message: str
+    hint: str = ""
+
+
+class Rejection(msgspec.Struct, frozen=True):
+    """A command that was refused, in one sentence; `number` counts them so a screen says each once."""
+
+    number: int
+    message: str
+
+
+class Arriving(msgspec.Struct, frozen=True):
+    """A prompt on its way in: its token ids are not there yet (`reason`: loading or encoding)."""
+
+    request_id: str
+    index: int
+    prompt_text: str
+    max_tokens: int
+    reason: str
+
+
+class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """The newest state; `version` rises with every publication.
+
+    Attributes:
+        status: loading, running, paused, idle (nothing to do), failed, closed.
+        paused: the pause key's state; a paused engine without work is `paused`, not `idle`.
+        until: what it runs on to before it pauses by itself, in words; empty: nothing.
+        loading: progress while loading.
+        failure: cause while failed.
+        model: None until the model is ready.
+        mode: the mode of the next step if nothing changes.
+        pending_mode: asked for, takes effect at the next step.
+        draining: running requests that must end before static mode starts a wave of its own.
+        config: limits in force; `pending_config` takes effect at the next step.
+        speed: steps a second at most; None: as fast as it can.
+        step: number of the last finished step.
+        time_s: engine clock.
+        slots: occupied slots as they are now (after cancels, before the next step's admissions).
+        waiting_count, waiting: as in `StepRecord`, as they are now.
+        arriving_count, arriving: prompts without token ids yet, behind the waiting ones; the first
+            `WAITING_SHOWN` of them.
+        num_records: records appended to the history so far; a reader that has seen fewer has news.
+        rejection: the last refused command.
+        load: the load generator, while it is on.
+        is_recording: a trace is played; there is no engine that could be asked anything.
+    """
+
+    version: int = 0
+    status: Status = "loading"
+    paused: bool = False
+    until: str = ""
+    loading: Loading | None = None
+    failure: Failure | None = None
+    model: ModelInfo | None = None
+    mode: str = "continuous"
+    pending_mode: str | None = None
+    draining: int = 0
+    config: EngineConfig = EngineConfig()
+    pending_config: EngineConfig | None = None
+    speed: float | None = None
+    step: int = 0
+    time_s: float = 0.0
+    slots: tuple[SlotRecord, ...] = ()
+    waiting_count: int = 0
+    waiting: tuple[WaitingRecord, ...] = ()
+    arriving_count: int = 0
+    arriving: tuple[Arriving, ...] = ()
+    num_records: int = 0
+    rejection: Rejection | None = None
+    load: LoadNow | None = None
+    is_recording: bool = False

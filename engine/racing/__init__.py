@@ -1,0 +1,1 @@
+"""Several engines on one loaded model, their steps in turn."""

@@ -16,7 +16,7 @@ import typer
 from cbtui.cli.app import COMMANDS, app
 
 #: Options of the program itself; any other first argument that is an option is one of `launch`.
-_OWN_OPTIONS = ("-h", "--help", "--version")
+_OWN_OPTIONS = ("-h", "--help", "--version", "--install-completion", "--show-completion")
 #: What the command-line library raises for a bad option; its place differs between versions of typer.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 

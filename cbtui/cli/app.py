@@ -5,6 +5,7 @@ Every option is checked here, so that a mistake is one sentence before any model
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,28 +13,15 @@ import typer
 from cbtui import __version__
 from cbtui.cli.bench import bench
 from cbtui.cli.compare_command import compare
-from cbtui.cli.engine_options import (
-    BlockSize,
-    Budget,
-    MaxModelLen,
-    MaxTokens,
-    Mode,
-    NumBlocks,
-    Policy,
-    PrefixCaching,
-    Slots,
-    Stop,
-    Temperature,
-    TopK,
-    TopP,
-    engine_config,
-)
+from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Mode, SamplingOptions
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
-from cbtui.cli.model_options import HELP, Device, Dtype, Exact, Model, Threads
+from cbtui.cli.help import EXIT_CODES, HEADLESS, HELP, MACHINE, SCREEN, Command, Group
+from cbtui.cli.model_options import Model, RunsOn
 from cbtui.cli.models_app import models
+from cbtui.cli.option_groups import with_groups
 from cbtui.cli.replay_command import replay
 from cbtui.cli.run_command import run
-from cbtui.cli.screen_options import need_terminal, steps_per_s, theme_named
+from cbtui.cli.screen_options import Paused, Speed, Theme, need_terminal, steps_per_s, theme_named
 from cbtui.cli.settings_command import settings
 
 if TYPE_CHECKING:
@@ -44,7 +32,7 @@ COMMANDS = ("launch", "compare", "run", "replay", "models", "race", "lesson", "b
 
 app = typer.Typer(
     name="cbtui",
-    add_completion=False,
+    cls=Group,
     no_args_is_help=False,
     pretty_exceptions_enable=False,
     context_settings=HELP,
@@ -52,6 +40,7 @@ app = typer.Typer(
         "A microscope for LLM serving: a real continuous-batching engine, every forward pass on your "
         "terminal. `cbtui` alone is `cbtui launch`, and takes its options."
     ),
+    epilog=EXIT_CODES,
 )
 
 
@@ -70,66 +59,54 @@ def _root(
     pass
 
 
-@app.command()
 def launch(
     context: typer.Context,
     file: Annotated[
         str | None, typer.Argument(metavar="FILE", help="Requests to begin with: " + FORMATS)
     ] = None,
     *,
-    model: Model = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    threads: Threads = None,
-    exact: Exact = False,
-    slots: Slots = 3,
-    budget: Budget = 2048,
-    max_model_len: MaxModelLen = 2048,
-    num_blocks: NumBlocks = 512,
-    block_size: BlockSize = 16,
-    policy: Policy = "fcfs",
-    prefix_caching: PrefixCaching = False,
-    mode: Mode = "continuous",
-    speed: Annotated[
-        str, typer.Option(metavar="N|max", help="Steps a second at most, or as fast as it can.")
-    ] = "8",
-    paused: Annotated[bool, typer.Option("--paused", help="Start paused, to type prompts first.")] = False,
+    speed: Speed = "8",
+    paused: Paused = False,
     demo: Annotated[bool, typer.Option("--demo", help="Begin with the tutorial's six requests.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Continue prompts; no chat template.")] = False,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Output tokens of a typed prompt (64), and of a FILE's at most.")
-    ] = None,
-    limit: Limit = None,
-    arrivals: Arrivals = None,
     record: Record = None,
     history: Annotated[
         int, typer.Option(min=10, metavar="N", help="Steps kept to look back at; about 7 KB each.")
     ] = 10_000,
-    temperature: Temperature = 0.0,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    stop: Stop = None,
-    theme: Annotated[str | None, typer.Option(metavar="NAME", help="dark, light or high-contrast.")] = None,
+    theme: Theme = None,
+    limit: Limit = None,
+    arrivals: Arrivals = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Output tokens of a typed prompt (64), and of a FILE's at most.",
+            rich_help_panel=SAMPLING,
+        ),
+    ] = None,
+    sampling: SamplingOptions,
+    mode: Mode = "continuous",
+    engine: EngineOptions,
+    model: Model = None,
+    runs_on: RunsOn,
 ) -> int:
-    """Open the screen. Defaults can be changed in a file: `cbtui settings` says which and how."""
-    from cbtui.options import DEFAULT_MAX_TOKENS, LaunchOptions, runner_spec
-    from engine.live.commands import PromptRequest
+    """Open the screen.
+
+    Defaults can be changed in a file: `cbtui settings` says which and how.
+    """
+    from cbtui.options import DEFAULT_MAX_TOKENS, LaunchOptions
 
     need_terminal(reads_stdin=file == "-")
-    asked = PromptRequest(
-        prompt="", temperature=temperature, top_k=top_k, top_p=top_p, stop=tuple(stop or ())
-    )
-    asked.sampling(lambda: 0)  # a value out of range is said before anything is loaded
+    asked = sampling.asked()
     factor = checked_arrivals(arrivals)
     # The settings file may change what a typed prompt gets; only the command line caps a file's requests.
     source = context.get_parameter_source("max_tokens")
     is_cap = source is not None and source.name == "COMMANDLINE"
     workload = _workload(file, max_tokens if is_cap else None, limit, asked)
     options = LaunchOptions(
-        runner=runner_spec(model, device, dtype, threads, exact=exact),
-        config=engine_config(
-            mode, slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching
-        ),
+        runner=runs_on.spec(model),
+        config=engine.config(mode),
         speed=steps_per_s(speed),
         paused=paused,
         demo=demo,
@@ -147,7 +124,6 @@ def launch(
     return _with_bad(run_app(options), workload)
 
 
-@app.command()
 def race(
     file: Annotated[
         str | None,
@@ -157,32 +133,21 @@ def race(
         ),
     ] = None,
     *,
-    model: Model = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    threads: Threads = None,
-    exact: Exact = False,
-    slots: Slots = 3,
-    budget: Budget = 2048,
-    max_model_len: MaxModelLen = 2048,
-    num_blocks: NumBlocks = 512,
-    block_size: BlockSize = 16,
-    policy: Policy = "fcfs",
-    prefix_caching: PrefixCaching = False,
-    max_tokens: MaxTokens = None,
     limit: Limit = None,
+    max_tokens: MaxTokens = None,
+    engine: EngineOptions,
+    model: Model = None,
+    runs_on: RunsOn,
 ) -> int:
-    """Open the screen on a race: the same requests static and continuous, step by step in turn."""
-    from cbtui.options import LaunchOptions, runner_spec
+    """Watch two modes race on the same requests, step by step in turn."""
+    from cbtui.options import LaunchOptions
     from engine.workload import tutorial_workload
 
     need_terminal(reads_stdin=file == "-")
     workload = _workload(file, max_tokens, limit)
     options = LaunchOptions(
-        runner=runner_spec(model, device, dtype, threads, exact=exact),
-        config=engine_config(
-            "continuous", slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching
-        ),
+        runner=runs_on.spec(model),
+        config=engine.config("continuous"),
         race=workload.requests if workload else tuple(tutorial_workload()),
     )
     from cbtui.app import run_app
@@ -190,11 +155,10 @@ def race(
     return _with_bad(run_app(options), workload)
 
 
-@app.command()
 def lesson(
     number: Annotated[int | None, typer.Argument(metavar="N", help="Which one; none lists them.")] = None,
 ) -> int:
-    """Six short guided scenes on a toy model: what batching does, and why."""
+    """Six short guided scenes on a toy model: what batching does."""
     from cbtui.cli.console import CommandError
     from cbtui.lessons.scenes import LESSONS
 
@@ -240,13 +204,12 @@ def _with_bad(code: int, workload: Workload | None) -> int:
     return code or 1
 
 
-app.command()(compare)
+def _add(panel: str, *commands: Callable[..., int]) -> None:
+    for command in commands:
+        app.command(cls=Command, rich_help_panel=panel)(with_groups(command))
 
-app.command()(run)
 
-app.command()(replay)
-
-app.command()(bench)
-
-app.command()(settings)
-app.add_typer(models, name="models")
+_add(SCREEN, launch, race, lesson, replay)
+_add(HEADLESS, compare, run, bench)
+_add(MACHINE, settings)
+app.add_typer(models, name="models", rich_help_panel=MACHINE)

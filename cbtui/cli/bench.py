@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from cbtui.cli.model_options import Device, Dtype, Exact, Json, Model, Threads
+from cbtui.cli.model_options import Json, Model, RunsOn
 
 if TYPE_CHECKING:
     from cbtui.cli.console import Progress
@@ -83,19 +83,15 @@ def bench(
     ] = "100,500,1000",
     as_json: Json = False,
     model: Model = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    threads: Threads = None,
-    exact: Exact = False,
+    runs_on: RunsOn,
 ) -> int:
-    """Time the engine without a screen: modes, batch sizes, growing caches."""
+    """Time the engine: modes, batch sizes, growing caches."""
     from cbtui.cli.console import Progress, report_console, write_line
     from cbtui.cli.models import loaded_model
-    from cbtui.options import runner_spec
 
     sizes = Sizes(slots=_numbers("--slots", slots), cached=_numbers("--cached", cached))
     progress = Progress()
-    with loaded_model(runner_spec(model, device, dtype, threads, exact=exact), progress) as (runner, ready):
+    with loaded_model(runs_on.spec(model), progress) as (runner, ready):
         bencher = _Bencher(runner, ready, progress)
         modes = bencher.modes(sizes.slots)
         growth = bencher.growth(sizes.cached)

@@ -8,20 +8,9 @@ from typing import Annotated
 
 import typer
 
-from cbtui.cli.engine_options import (
-    BlockSize,
-    Budget,
-    MaxModelLen,
-    MaxTokens,
-    NumBlocks,
-    Policy,
-    PrefixCaching,
-    Slots,
-    Stop,
-    engine_config,
-)
+from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Stop
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
-from cbtui.cli.model_options import Device, Dtype, Exact, Json, Model, Threads
+from cbtui.cli.model_options import Json, Model, RunsOn
 
 
 def compare(
@@ -36,8 +25,25 @@ def compare(
     ] = None,
     *,
     modes: Annotated[
-        str, typer.Option(metavar="MODE,…", help="Which modes, in which order.")
+        str,
+        typer.Option(
+            metavar="MODE,…",
+            help="Which modes, in which order. Default: static,continuous-padded,continuous.",
+            show_default=False,
+        ),
     ] = "static,continuous-padded,continuous",
+    chat: Annotated[
+        bool,
+        typer.Option(
+            "--chat/--raw",
+            help="Through the model's chat template, or (the default) as it stands.",
+            show_default=False,
+        ),
+    ] = False,
+    as_json: Json = False,
+    record: Record = None,
+    limit: Limit = None,
+    arrivals: Arrivals = None,
     max_tokens: MaxTokens = None,
     ignore_eos: Annotated[
         bool | None,
@@ -45,47 +51,30 @@ def compare(
             "--ignore-eos/--no-ignore-eos",
             help="Go on past the model's end-of-sequence token. "
             "Default: the built-in requests do, those of a FILE stop.",
+            rich_help_panel=SAMPLING,
         ),
     ] = None,
     stop: Stop = None,
-    chat: Annotated[
-        bool, typer.Option("--chat/--raw", help="Through the model's chat template, or as it stands.")
-    ] = False,
-    as_json: Json = False,
-    limit: Limit = None,
-    arrivals: Arrivals = None,
-    record: Record = None,
+    engine: EngineOptions,
     model: Model = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    threads: Threads = None,
-    exact: Exact = False,
-    slots: Slots = 3,
-    budget: Budget = 2048,
-    max_model_len: MaxModelLen = 2048,
-    num_blocks: NumBlocks = 512,
-    block_size: BlockSize = 16,
-    policy: Policy = "fcfs",
-    prefix_caching: PrefixCaching = False,
+    runs_on: RunsOn,
 ) -> int:
-    """Run the same requests in each mode: steps, waste, speed, timelines, and whether outputs are identical.
+    """Run the same requests in each mode, and say what it cost.
 
-    Exit code 1 if they are not (a near tie in floating point apart).
+    Steps, waste, speed, timelines, and whether outputs are identical: exit code 1 if they are not (a near
+    tie in floating point apart).
     """
     from cbtui.cli.compare import CompareOptions, run_compare
     from cbtui.cli.compare_traces import are_traces, compare_traces
     from cbtui.cli.sources import FileOptions
-    from cbtui.options import runner_spec
 
     if files and are_traces(files):
         return compare_traces(files, as_json=as_json)
     file = files[0] if files else None
     names = tuple(_modes(modes))
     options = CompareOptions(
-        runner=runner_spec(model, device, dtype, threads, exact=exact),
-        config=engine_config(
-            names[0], slots, budget, max_model_len, num_blocks, block_size, policy, prefix_caching
-        ),
+        runner=runs_on.spec(model),
+        config=engine.config(names[0]),
         modes=names,
         file=None
         if file is None

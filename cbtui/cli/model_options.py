@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cbtui.cli.completions import devices, dtypes
+
+if TYPE_CHECKING:
+    from engine.worker.wire import RunnerSpec
+
 PANEL = "Model"
-#: Of every command and group of commands.
-HELP = {"help_option_names": ["-h", "--help"]}
 
 Model = Annotated[
     str | None,
@@ -18,28 +22,54 @@ Model = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
-Device = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="cpu (the default), cuda, mps, or auto: the first of cuda, mps and cpu that is here.",
-        rich_help_panel=PANEL,
-    ),
-]
-Dtype = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="float32 (the default), bfloat16 or float16.", rich_help_panel=PANEL),
-]
-Threads = Annotated[
-    int | None, typer.Option(min=1, max=1024, help="Threads of the model.", rich_help_panel=PANEL)
-]
-Exact = Annotated[
-    bool,
-    typer.Option(
-        "--exact",
-        help="Logits bitwise the same alone and in any batch; float32 on one CPU thread, slower. Not claimed "
-        "where a prompt is fed in other pieces: chunked prefill, prefix hits, recomputation.",
-        rich_help_panel=PANEL,
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of text.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsOn:
+    """How a model is run, as the command line says; what is None stays the runner's own choice."""
+
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="cpu (the default), cuda, mps, or auto: the first of cuda, mps and cpu that is here.",
+            autocompletion=devices,
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="float32 (the default), bfloat16 or float16.",
+            autocompletion=dtypes,
+            rich_help_panel=PANEL,
+        ),
+    ] = None
+    threads: Annotated[
+        int | None,
+        typer.Option(min=1, max=1024, metavar="N", help="Threads of the model.", rich_help_panel=PANEL),
+    ] = None
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="Logits bitwise the same alone and in any batch; float32 on one CPU thread, slower. Not "
+            "claimed where a prompt is fed in other pieces: chunked prefill, prefix hits, recomputation.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False
+
+    def spec(self, model: str | None) -> RunnerSpec:
+        """The model process to start.
+
+        Args:
+            model: which model; None: the default one.
+
+        Raises:
+            ValueError: there is no such device or type.
+        """
+        from cbtui.options import runner_spec
+
+        return runner_spec(model, self.device, self.dtype, self.threads, exact=self.exact)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from cbtui.cli.screen_options import Paused, Speed, Theme
+
 #: Records kept to look back at: a recording is there to be looked at as a whole.
 _HISTORY = 1_000_000
 
@@ -14,17 +16,15 @@ _HISTORY = 1_000_000
 def replay(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A trace that --record wrote.")],
     *,
-    speed: Annotated[
-        str, typer.Option(metavar="N|max", help="Steps a second, or as fast as they can be shown.")
-    ] = "8",
-    paused: Annotated[bool, typer.Option("--paused", help="Start paused, before the first step.")] = False,
+    speed: Speed = "8",
+    paused: Paused = False,
     at: Annotated[
         str | None,
         typer.Option(metavar="STEP|end", help="Begin paused, with the steps up to this one shown."),
     ] = None,
-    theme: Annotated[str | None, typer.Option(metavar="NAME", help="dark, light or high-contrast.")] = None,
+    theme: Theme = None,
 ) -> int:
-    """Open a recorded trace in the screen: the same panels and keys, without a model."""
+    """Show a recorded trace in the same screen, without a model."""
     from cbtui.cli.screen_options import need_terminal, steps_per_s, theme_named
     from cbtui.options import LaunchOptions
     from engine.stream.trace_files import opened

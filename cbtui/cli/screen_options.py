@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
+
+import typer
+
+from cbtui.cli.completions import themes
+
+Speed = Annotated[str, typer.Option(metavar="N|max", help="Steps a second at most, or as fast as it can.")]
+Paused = Annotated[bool, typer.Option("--paused", help="Start paused.")]
+Theme = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="dark, light or high-contrast.", autocompletion=themes),
+]
 
 
 def need_terminal(*, reads_stdin: bool = False) -> None:

@@ -6,7 +6,9 @@ import typer
 
 
 def settings() -> int:
-    """Where your settings file is, and everything that may stand in it: a file to begin with.
+    """Where your settings file is, and what may stand in it.
+
+    What is printed is a file to begin with.
 
     Exit code 2, and the reason in one sentence, where the file there is cannot be used.
     """

@@ -256,13 +256,15 @@ def run_app(options: LaunchOptions) -> int:
     Raises:
         TraceError: the trace to record cannot be written.
     """
-    from cbtui.following.driver import LoopDriver, ReplayDriver
+    from cbtui.following.driver import AttachDriver, LoopDriver, ReplayDriver
     from cbtui.following.taped import recorded
 
     with recorded(options) as link:
         driver: EngineDriver
         if options.replay is not None:
             driver = ReplayDriver(options.replay, options, link)
+        elif options.attach is not None:
+            driver = AttachDriver(options.attach, options, link)
         else:
             driver = LoopDriver(options, link)
         settings = read_settings(settings_path())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from engine.attach.address import Address, Key
 from engine.config import EngineConfig
 from engine.live.commands import PromptRequest
 from engine.worker.wire import RunnerSpec
@@ -38,6 +39,8 @@ class LaunchOptions:
         arrivals: their arrival times so many times as fast; None: all at once.
         record: a trace file to write as it happens.
         replay: a trace to show instead of running an engine, its steps up to `replay_upto` at once.
+        attach: a server to follow instead of running an engine.
+        key: what it wants to see before it answers; None: what the environment has.
         race: requests to race in two modes as soon as the model is there.
         lesson: the lesson the program was started for; 0: none.
         theme: one of `cbtui.settings.THEME_NAMES`; None: the settings' own.
@@ -57,6 +60,8 @@ class LaunchOptions:
     record: Path | None = None
     replay: Path | None = None
     replay_upto: float = 0
+    attach: Address | None = None
+    key: Key | None = None
     race: tuple[PromptRequest, ...] = ()
     lesson: int = 0
     theme: str | None = None

@@ -6,11 +6,12 @@ Every option is checked here, so that a mistake is one sentence before any model
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cbtui import __version__
+from cbtui.cli.attach_command import attach
 from cbtui.cli.bench import bench
 from cbtui.cli.compare_command import compare
 from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Mode, SamplingOptions
@@ -21,14 +22,11 @@ from cbtui.cli.models_app import models
 from cbtui.cli.option_groups import with_groups
 from cbtui.cli.replay_command import replay
 from cbtui.cli.run_command import run
+from cbtui.cli.screen_files import screen_workload, with_bad
 from cbtui.cli.screen_options import Paused, Speed, Theme, need_terminal, steps_per_s, theme_named
 from cbtui.cli.settings_command import settings
 
-if TYPE_CHECKING:
-    from cbtui.cli.sources import Workload
-    from engine.live.commands import PromptRequest
-
-COMMANDS = ("launch", "compare", "run", "replay", "models", "race", "lesson", "bench", "settings")
+COMMANDS = ("launch", "compare", "run", "replay", "attach", "models", "race", "lesson", "bench", "settings")
 
 app = typer.Typer(
     name="cbtui",
@@ -103,7 +101,7 @@ def launch(
     # The settings file may change what a typed prompt gets; only the command line caps a file's requests.
     source = context.get_parameter_source("max_tokens")
     is_cap = source is not None and source.name == "COMMANDLINE"
-    workload = _workload(file, max_tokens if is_cap else None, limit, asked)
+    workload = screen_workload(file, max_tokens if is_cap else None, limit, asked)
     options = LaunchOptions(
         runner=runs_on.spec(model),
         config=engine.config(mode),
@@ -121,7 +119,7 @@ def launch(
     )
     from cbtui.app import run_app
 
-    return _with_bad(run_app(options), workload)
+    return with_bad(run_app(options), workload)
 
 
 def race(
@@ -144,7 +142,7 @@ def race(
     from engine.workload import tutorial_workload
 
     need_terminal(reads_stdin=file == "-")
-    workload = _workload(file, max_tokens, limit)
+    workload = screen_workload(file, max_tokens, limit)
     options = LaunchOptions(
         runner=runs_on.spec(model),
         config=engine.config("continuous"),
@@ -152,7 +150,7 @@ def race(
     )
     from cbtui.app import run_app
 
-    return _with_bad(run_app(options), workload)
+    return with_bad(run_app(options), workload)
 
 
 def lesson(
@@ -174,42 +172,12 @@ def lesson(
     return run_lesson(number)
 
 
-def _workload(
-    file: str | None, max_tokens: int | None, limit: int | None, asked: PromptRequest | None = None
-) -> Workload | None:
-    """The requests of a file for a screen; None: there is no file.
-
-    Raises:
-        CommandError, WorkloadError: there is nothing in it to run.
-    """
-    from cbtui.cli.sources import FileOptions, runnable, take_keys_from_terminal, workload_of
-    from cbtui.options import DEFAULT_MAX_TOKENS
-
-    if file is None:
-        return None
-    options = FileOptions(source=file, max_tokens=max_tokens, limit=limit)
-    workload = runnable(workload_of(options, DEFAULT_MAX_TOKENS, asked))
-    if file == "-":
-        take_keys_from_terminal()
-    return workload
-
-
-def _with_bad(code: int, workload: Workload | None) -> int:
-    """Once the screen is closed: say the bad lines of its file, which the screen would have covered."""
-    from cbtui.cli.sources import Complaints
-
-    if workload is None or not workload.bad:
-        return code
-    Complaints(workload.name).add_bad(workload.bad)
-    return code or 1
-
-
 def _add(panel: str, *commands: Callable[..., int]) -> None:
     for command in commands:
         app.command(cls=Command, rich_help_panel=panel)(with_groups(command))
 
 
-_add(SCREEN, launch, race, lesson, replay)
+_add(SCREEN, launch, attach, race, lesson, replay)
 _add(HEADLESS, compare, run, bench)
 _add(MACHINE, settings)
 app.add_typer(models, name="models", rich_help_panel=MACHINE)

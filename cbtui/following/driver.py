@@ -14,6 +14,8 @@ from cbtui.following.link import Link
 from cbtui.options import LaunchOptions
 
 if TYPE_CHECKING:
+    from engine.attach.address import Address
+    from engine.attach.source import Source
     from engine.runner import ModelRunner
 
 #: Likeliest tokens recorded beside each sampled one.
@@ -122,3 +124,56 @@ class ReplayDriver:
     def close(self) -> None:
         """End at the next look."""
         self._is_closed = True
+
+
+class AttachDriver:
+    """Implements `EngineDriver` on a server that runs elsewhere.
+
+    Args:
+        address: of the server.
+        options: its key, requests to send, and whether to begin with its records held back.
+        link: shared with the screen.
+    """
+
+    def __init__(self, address: Address, options: LaunchOptions, link: Link) -> None:
+        self._address = address
+        self._options = options
+        self._link = link
+        self._lock = threading.Lock()
+        self._source: Source | None = None
+        self._is_closed = False
+
+    def run(self, should_stop: Callable[[], bool]) -> None:
+        """Block until a `Close` command, `close()` or `should_stop()`."""
+        from cbtui.following.file_feed import FileFeed
+        from engine.attach.address import key_of
+        from engine.attach.loop import AttachLoop
+        from engine.attach.opening import source_of
+
+        options = self._options
+        with self._lock:
+            if self._is_closed:
+                return
+            key = key_of() if options.key is None else options.key
+            source = self._source = source_of(self._address, key)
+        feed = FileFeed(options.requests, options.arrivals, self._link, raw=options.raw)
+
+        def between_turns() -> bool:
+            feed.look()
+            return self._is_closed or should_stop()
+
+        AttachLoop(
+            source,
+            commands=self._link.commands,
+            mailbox=self._link.mailbox,
+            history=self._link.history,
+            paused=options.paused,
+        ).run(between_turns)
+
+    def close(self) -> None:
+        """Let go of the server at once; a read under way ends."""
+        with self._lock:
+            self._is_closed = True
+            source = self._source
+        if source is not None:
+            source.close()

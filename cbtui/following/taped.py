@@ -31,7 +31,7 @@ class TapedHistory(History):
         if not self._recorder.has_begun:
             state = self._mailbox.latest()
             if state.model is not None:
-                self._recorder.begin(header_of(state.model, state.config))
+                self._recorder.begin(header_of(state.model, state.config, state.provenance))
         self._recorder.write(record)
         super().append(record)
 

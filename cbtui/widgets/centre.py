@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widgets import Static
 
+from cbtui.looks.tokens import prose
 from cbtui.telling.words import size as progress
 from engine.live.state import EngineState, Failure
 from engine.runner import Loading
@@ -72,6 +73,8 @@ def over_recording(loading: Loading | None) -> Content:
 
 def failure_text(failure: Failure) -> Content:
     """Stage, cause, a command that may help, and the keys."""
+    if failure.retry_s is not None:
+        return _lost_text(failure, failure.retry_s)
     parts: list[Content | str | tuple[str, str]] = [
         (f"The model cannot run: {failure.stage}", "$text-error bold"),
         "\n",
@@ -84,6 +87,20 @@ def failure_text(failure: Failure) -> Content:
         parts += ["   ", ("Esc y", "$accent bold"), " copy the command"]
     parts += [("   prompts stay queued", "$foreground 55%")]
     return Content.assemble(*parts)
+
+
+def _lost_text(failure: Failure, retry_s: float) -> Content:
+    """A server that does not answer: why, and when it is tried again."""
+    when = f"in {retry_s:.0f} s" if retry_s >= 1 else "now"
+    return Content.assemble(
+        ("The server is not there", "$text-error bold"),
+        "\n",
+        _capital(prose(failure.message)),
+        f"\n\nTried again {when}, then after longer waits.   ",
+        ("Esc R", "$accent bold"),
+        " now",
+        ("   what was seen stays", "$foreground 55%"),
+    )
 
 
 def _capital(text: str) -> str:

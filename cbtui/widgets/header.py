@@ -66,6 +66,8 @@ def _status_versions(frame: Frame) -> list[Line]:
         if loading and loading.total:
             short += f" {100 * loading.done // loading.total} %"
         return [(("◌ " + text, "warn"),) for text in (words, words.partition(" → ")[0], short)]
+    if state.failure is not None and state.failure.retry_s is not None:
+        return [((text, "warn"),) for text in ("✗ server lost (see below)", "✗ server lost", "✗ lost")]
     if state.status == "failed":
         stage = f": {state.failure.stage}" if state.failure and state.failure.stage else ""
         return [
@@ -100,11 +102,16 @@ def _about(frame: Frame) -> list[Line]:
     state = frame.state
     config = state.config
     brand: Line = ((" cbtui ", "brand"),)
-    limits = f"{config.max_num_seqs} slots · budget {config.max_num_batched_tokens:,}"
+    limits = f"{config.max_num_seqs} slots"
+    if state.provenance is None or not state.provenance.why_absent("budget"):
+        limits += f" · budget {config.max_num_batched_tokens:,}"
     if state.model is None:
         parts = [("", limits)]
     else:
-        place = f"{state.model.device} {state.model.dtype}" + (" exact" if state.model.exact else "")
+        place = f"{state.model.device} {state.model.dtype}".strip() + (" exact" if state.model.exact else "")
+        if state.provenance is not None:
+            whose = state.provenance
+            place = " · ".join(part for part in (whose.engine, whose.address, place) if part)
         place += " · recorded" if state.is_recording else ""
         parts = [(state.model.name, f" · {place} · {limits}"), ("", f"{place} · {limits}"), ("", limits)]
     versions: list[Line] = [join((brand, ((name, ""), (rest, "dim")))) for name, rest in parts]
@@ -117,8 +124,8 @@ def header_line(frame: Frame, cells: int) -> Line:
     if frame.state.load is not None:
         load = f"load {frame.state.load.spec.rate_per_s:g}/s, {frame.state.load.num_arrived:,} came"
         speed = (*speed, ("   ", ""), (load, "warn"))
-    if frame.state.status in ("loading", "failed"):
-        speed = ()
+    if frame.state.status in ("loading", "failed") or frame.state.is_attached:
+        speed = ()  # a server keeps its own pace
     modes, statuses, views = _mode_versions(frame), _status_versions(frame), _view_versions(frame)
     abouts = _about(frame)
 

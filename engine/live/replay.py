@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from engine.config import ConfigError, EngineConfig
+from engine.config import EngineConfig
 from engine.live.channels import CommandQueue, History, Mailbox
 from engine.live.commands import Close, Command, Pause, Resume, RunUntil, SetSpeed, Step
 from engine.live.guest import Lend
+from engine.live.standing import config_of, standing_after
 from engine.live.state import EngineState, Rejection, Status
-from engine.stream.records import QuietRecord, Record, StepRecord, TraceHeader, WaitingRecord
+from engine.stream.records import QuietRecord, Record, StepRecord, TraceHeader
 from engine.stream.trace import TraceError
 from engine.stream.trace_files import info_of
 
@@ -124,7 +125,7 @@ class ReplayLoop:
                 self._late.append(record)
             else:
                 self._last, self._late = record, []
-                self._config = self._config_of(record)
+                self._config = config_of(record, self._config)
                 self._steps_left = max(0, self._steps_left - 1)
             if self._until is not None and self._until.is_reached(record, is_drained=False):
                 self._paused, self._until = True, None
@@ -145,19 +146,6 @@ class ReplayLoop:
             if self._until is not None:
                 self._paused, self._until = True, None
         return record
-
-    def _config_of(self, record: StepRecord) -> EngineConfig:
-        try:
-            return msgspec.structs.replace(
-                self._config,
-                mode=record.mode,
-                policy=record.policy,
-                max_num_seqs=record.max_num_seqs,
-                max_num_batched_tokens=record.max_num_batched_tokens,
-                num_blocks=record.num_blocks,
-            )
-        except ConfigError:  # recorded by an engine with other limits than this one's
-            return self._config
 
     # -- commands -----------------------------------------------------------------------------
 
@@ -199,16 +187,7 @@ class ReplayLoop:
         self._mailbox.publish(msgspec.structs.replace(state, version=self._version))
 
     def _state(self) -> EngineState:
-        last = self._last
-        gone = {release.slot for release in last.events.released} if last else set()
-        waiting = list(last.waiting) if last else []
-        count = last.waiting_count if last else 0
-        for quiet in self._late:
-            ended = {finish.request_id for finish in quiet.events.finished}
-            new = [r for r in quiet.events.submitted if r.request_id not in ended]
-            count += len(new) - sum(one.request_id in ended for one in waiting)
-            waiting = [one for one in waiting if one.request_id not in ended]
-            waiting += [WaitingRecord(request.request_id, "next_step") for request in new]
+        last, now = self._last, standing_after(self._last, self._late)
         return EngineState(
             version=self._version,
             status=self._status(),
@@ -220,12 +199,13 @@ class ReplayLoop:
             speed=self._speed,
             step=last.step if last else 0,
             time_s=last.end_s if last else 0.0,
-            slots=tuple(slot for slot in last.slots if slot.slot not in gone) if last else (),
-            waiting_count=count,
-            waiting=tuple(waiting),
+            slots=now.slots,
+            waiting_count=now.waiting_count,
+            waiting=now.waiting,
             num_records=self._history.total,
             rejection=self._rejection,
             is_recording=True,
+            provenance=self._header.provenance,
         )
 
     def _status(self) -> Status:

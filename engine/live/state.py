@@ -12,18 +12,22 @@ import msgspec
 from engine.config import EngineConfig
 from engine.live.load import LoadNow
 from engine.runner import Loading, ModelInfo
-from engine.stream.records import SlotRecord, WaitingRecord
+from engine.stream.records import Provenance, SlotRecord, WaitingRecord
 
 #: `draining` is not a status: it is a number beside `mode`.
 Status = Literal["loading", "running", "paused", "idle", "failed", "closed"]
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why the engine cannot go on: the stage, the cause in a sentence, a command that may help."""
+    """Why the engine cannot go on: the stage, the cause in a sentence, a command that may help.
+
+    `retry_s`: seconds until it is tried again by itself; None: it is not.
+    """
 
     stage: str
     message: str
     hint: str = ""
+    retry_s: float | None = None
 
 
 class Rejection(msgspec.Struct, frozen=True):
@@ -68,6 +72,7 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         rejection: the last refused command.
         load: the load generator, while it is on.
         is_recording: a trace is played; there is no engine that could be asked anything.
+        provenance: whose records these are, and what in them is inferred or absent; None: this engine's own.
     """
 
     version: int = 0
@@ -94,3 +99,9 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     rejection: Rejection | None = None
     load: LoadNow | None = None
     is_recording: bool = False
+    provenance: Provenance | None = None
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether a server is observed that schedules by itself."""
+        return self.provenance is not None and not self.is_recording

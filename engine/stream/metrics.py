@@ -6,6 +6,7 @@ steps since the engine was last empty.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -303,9 +304,10 @@ class Metrics:
             slot_occupancy=shares.useful / shares.slot_steps if shares else 0.0,
             padding_waste=shares.padding / positions if shares and positions else 0.0,
             dead_work=shares.dead / positions if shares and positions else 0.0,
-            batch_fill=last.tokens.total / last.max_num_batched_tokens,
+            # An observed server may not tell its budget, or have no pool of blocks.
+            batch_fill=last.tokens.total / (last.max_num_batched_tokens or math.inf),
             kv_tokens=last.kv_tokens,
-            kv_cache_usage=1 - last.free_blocks / last.num_blocks,
+            kv_cache_usage=1 - last.free_blocks / last.num_blocks if last.num_blocks else 0.0,
             ttft_p50_s=percentile(self._ttft, 0.5),
             ttft_p95_s=percentile(self._ttft, 0.95),
             itl_p50_s=percentile(self._itl, 0.5),

@@ -12,8 +12,63 @@ import msgspec
 from engine.step.plan import Layout, SegmentKind
 
 SCHEMA_VERSION = 1
+#: Stands for a token whose id an observed server does not tell. Ids below it number tokens whose text is
+#: known though their id is not: `Events.tokens` has their bytes, as of any other.
+UNKNOWN_TOKEN = -1
 #: Waiting requests a record names; the rest are only counted, so its cost does not grow with the queue.
 WAITING_SHOWN = 64
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True):
+    """Where records come from that this engine did not make, and what in them is not the source's own word.
+
+    A reader who shows one of these facts says so. The names are `FACTS`; each comes with a reason in half
+    a sentence, for a person.
+
+    Attributes:
+        engine: what kind of server it is: `llama.cpp server`, `vLLM`, …
+        address: where it was found; never with credentials in it.
+        inferred: facts that follow from others it does tell.
+        absent: facts it does not tell: what stands in their fields means nothing.
+    """
+
+    engine: str
+    address: str = ""
+    inferred: tuple[tuple[str, str], ...] = ()
+    absent: tuple[tuple[str, str], ...] = ()
+
+    def why_inferred(self, fact: str) -> str:
+        """Why a fact is inferred; empty: it is not."""
+        return dict(self.inferred).get(fact, "")
+
+    def why_absent(self, fact: str) -> str:
+        """Why a fact is not there; empty: it is."""
+        return dict(self.absent).get(fact, "")
+
+
+#: What a source may have to infer, or not know at all. `steps`: where one ends and the next begins, and
+#: `times` when; `row`: the order of sequences in it; `requests`: who is in a step at all; `prompt_tokens`,
+#: `output_tokens`: their ids (counts are known); `blocks`: block tables; `kv`: the pool's size and use;
+#: `waiting`: how many wait; `waiting_requests`: which, and why; `finish`: why and when a request ended.
+FACTS = (
+    "steps",
+    "times",
+    "row",
+    "mask",
+    "requests",
+    "slots",
+    "prompt_tokens",
+    "output_tokens",
+    "logprobs",
+    "max_tokens",
+    "blocks",
+    "kv",
+    "budget",
+    "waiting",
+    "waiting_requests",
+    "finish",
+    "mode",
+)
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -196,6 +251,8 @@ class Events(msgspec.Struct, frozen=True):
         blocks_evicted: prefixes given up because their blocks were needed.
         tokens: (token id, its bytes) of ids that appear for the first time in the stream.
         errors: faults, one sentence each.
+        figures: an observed server's own figures that are new or have changed, by their names there; None:
+            it no longer tells this one.
     """
 
     submitted: tuple[RequestRecord, ...] = ()
@@ -211,6 +268,7 @@ class Events(msgspec.Struct, frozen=True):
     errors: tuple[str, ...] = ()
     blocks_shared: int = 0
     blocks_evicted: int = 0
+    figures: tuple[tuple[str, float | None], ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -243,6 +301,10 @@ class StepRecord(msgspec.Struct, frozen=True, tag="step"):
         events: what changed.
         schedule_s, forward_s, sample_s: where the time went.
         failed: the forward failed and its requests ended in error; nothing was sampled.
+        inferred: facts (`FACTS`) that an observing source had to infer for this step in particular, beyond
+            what its `Provenance` says of all; `steps`: nobody saw the step, it follows from later counts.
+        missed: steps right before this one that an observing source knows of, but nothing about; their
+            numbers are skipped.
     """
 
     step: int
@@ -271,6 +333,8 @@ class StepRecord(msgspec.Struct, frozen=True, tag="step"):
     sample_s: float = 0.0
     failed: bool = False
     cached_blocks: int = 0
+    inferred: tuple[str, ...] = ()
+    missed: int = 0
 
 
 class QuietRecord(msgspec.Struct, frozen=True, tag="quiet"):
@@ -285,7 +349,10 @@ class QuietRecord(msgspec.Struct, frozen=True, tag="quiet"):
 
 
 class TraceHeader(msgspec.Struct, frozen=True, tag="header"):
-    """First line of a trace file: the model, and what of the engine its records do not say."""
+    """First line of a trace file: the model, and what of the engine its records do not say.
+
+    `provenance`: whose records these are; None: this engine's own, every fact of them known.
+    """
 
     schema_version: int
     model: str
@@ -296,6 +363,7 @@ class TraceHeader(msgspec.Struct, frozen=True, tag="header"):
     machine: str = ""
     num_threads: int = 1
     kv_bytes_per_token: int = 0
+    provenance: Provenance | None = None
 
 
 Record = StepRecord | QuietRecord

@@ -86,6 +86,15 @@ def _line(file: IO[bytes], number: int) -> bytes:
 def _decode(line: bytes, number: int) -> TraceHeader | Record:
     if not line.endswith(b"\n"):
         raise TraceError(f"line {number}: the trace is cut off here")
+    return decode_line(line, number)
+
+
+def decode_line(line: bytes, number: int) -> TraceHeader | Record:
+    """One line of a trace.
+
+    Raises:
+        TraceError: it is none.
+    """
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:

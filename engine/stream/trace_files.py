@@ -19,7 +19,7 @@ import msgspec
 
 from engine.config import EngineConfig
 from engine.runner import ModelInfo
-from engine.stream.records import SCHEMA_VERSION, Record, TraceHeader
+from engine.stream.records import SCHEMA_VERSION, Provenance, Record, TraceHeader
 from engine.stream.trace import TraceError, TraceWriter, read_header, read_records
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -28,8 +28,12 @@ _GZIP_LEVEL = 4
 _NO_ZSTD = "needs the package zstandard (pip install zstandard); without it use .gz"
 
 
-def header_of(info: ModelInfo, config: EngineConfig) -> TraceHeader:
-    """What a trace says of the model and the engine it was recorded on."""
+def header_of(info: ModelInfo, config: EngineConfig, provenance: Provenance | None = None) -> TraceHeader:
+    """What a trace says of the model and the engine it was recorded on.
+
+    Args:
+        provenance: of records that an observed server made.
+    """
     return TraceHeader(
         SCHEMA_VERSION,
         info.name,
@@ -40,6 +44,7 @@ def header_of(info: ModelInfo, config: EngineConfig) -> TraceHeader:
         num_threads=info.num_threads,
         machine=f"{platform.system()} {platform.machine()}",
         kv_bytes_per_token=info.kv_bytes_per_token,
+        provenance=provenance,
     )
 
 

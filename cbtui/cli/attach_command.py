@@ -1,0 +1,91 @@
+"""The command `cbtui attach` and its options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cbtui.cli.engine_options import SamplingOptions
+from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
+from cbtui.cli.screen_options import Paused, Theme
+
+if TYPE_CHECKING:
+    from engine.attach.address import Key
+
+
+def attach(
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL",
+            help="host:port, http://…, https://… or unix:PATH of a server that runs: llama.cpp or vLLM.",
+        ),
+    ],
+    file: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="Requests to send to it: " + FORMATS)
+    ] = None,
+    *,
+    paused: Paused = False,
+    ask_key: Annotated[
+        bool, typer.Option("--ask-key", help="Ask for an API key. Default: $CBTUI_API_KEY, $OPENAI_API_KEY.")
+    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Continue prompts; no chat template.")] = False,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Output tokens of a typed prompt (64), and of a FILE's at most.")
+    ] = None,
+    limit: Limit = None,
+    arrivals: Arrivals = None,
+    record: Record = None,
+    history: Annotated[
+        int, typer.Option(min=10, metavar="N", help="Steps kept to look back at; about 7 KB each.")
+    ] = 10_000,
+    sampling: SamplingOptions,
+    theme: Theme = None,
+) -> int:
+    """Follow a server that runs elsewhere in the same screen; nothing of it is changed.
+
+    An API key is taken from the environment or asked for, never from the command line.
+    """
+    from cbtui.cli.screen_files import screen_workload, with_bad
+    from cbtui.cli.screen_options import need_terminal, theme_named
+    from cbtui.options import DEFAULT_MAX_TOKENS, LaunchOptions
+    from engine.attach.address import read_address
+
+    address = read_address(url)
+    need_terminal(reads_stdin=file == "-")
+    asked = sampling.asked()
+    workload = screen_workload(file, max_tokens, limit, asked)
+    options = LaunchOptions(
+        attach=address,
+        key=_asked_key() if ask_key else None,
+        speed=None,
+        paused=paused,
+        raw=raw,
+        max_tokens=max_tokens or DEFAULT_MAX_TOKENS,
+        history=history,
+        asked=asked,
+        requests=workload.requests if workload else (),
+        arrivals=checked_arrivals(arrivals),
+        record=trace_path(record),
+        theme=theme_named(theme),
+    )
+    from cbtui.app import run_app
+
+    return with_bad(run_app(options), workload)
+
+
+def _asked_key() -> Key:
+    """A key typed where nobody sees it.
+
+    Raises:
+        ValueError: nothing was typed.
+    """
+    from getpass import getpass
+
+    from engine.attach.address import Key
+
+    secret = getpass("API key (it is not shown): ").strip()
+    if not secret:
+        raise ValueError("no key was typed")
+    return Key(secret)

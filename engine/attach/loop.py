@@ -1,0 +1,273 @@
+"""Follows a source for a screen: the same three objects as an engine's loop, and no engine.
+
+The server keeps its own pace. Pausing holds its records back here, to be stepped through; running on
+shows them all. What would change the server is refused in a sentence. A server that is lost is tried again
+with growing waits, for as long as it takes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from engine.attach.source import Opened, Queue, Refused, Source, SourceLost, SourceOver
+from engine.config import EngineConfig
+from engine.live.channels import CommandQueue, History, Mailbox
+from engine.live.commands import (
+    Cancel,
+    Close,
+    Command,
+    Pause,
+    Restart,
+    Resume,
+    RunUntil,
+    SetSpeed,
+    Step,
+    Submit,
+)
+from engine.live.guest import Lend
+from engine.live.load import StartLoad, StopLoad
+from engine.live.standing import config_of, standing_after
+from engine.live.state import EngineState, Failure, Rejection, Status
+from engine.runner import Loading
+from engine.stream.records import QuietRecord, Record, StepRecord
+
+#: How long a read waits for news at most, seconds: what a key does is seen that soon.
+READ_S = 0.02
+#: Seconds between two tries of a lost server: the first, and the most they grow to.
+RETRY_S, RETRY_MOST_S = 0.5, 15.0
+
+NOT_OURS = "the server schedules by itself, and attaching never changes it"
+NO_PACE = "the server sets the pace; space holds its steps back, s shows them one by one"
+NO_MODEL = "the model is the server's own: there is none here to lend"
+
+
+class AttachLoop:
+    """Reads a source into a history until `Close`.
+
+    Args:
+        source: not opened yet.
+        commands, mailbox, history: shared with the screen.
+        paused: begin with the records held back.
+        now_s: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        commands: CommandQueue,
+        mailbox: Mailbox,
+        history: History,
+        paused: bool = False,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._commands = commands
+        self._mailbox = mailbox
+        self._history = history
+        self._paused = paused
+        self._now_s = now_s
+        self._opened: Opened | None = None
+        self._config = EngineConfig()
+        self._failure: Failure | None = None
+        self._is_lost = True
+        self._is_over = False
+        self._is_closed = False
+        self._tries = 0
+        self._retry_at = 0.0
+        self._held: deque[Record] = deque()
+        self._steps_left = 0
+        self._until: RunUntil | None = None
+        self._last: StepRecord | None = None
+        self._late: list[QuietRecord] = []
+        self._rejection: Rejection | None = None
+        self._version = 0
+
+    def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Block until `Close` comes or `should_stop()`."""
+        self._publish()
+        try:
+            while not (self._is_closed or should_stop()):
+                self.turn()
+        finally:
+            self._source.close()
+        self._publish()
+
+    def turn(self) -> None:
+        """Take commands, read what is new, show what may be shown."""
+        for command in self._commands.take_all():
+            self._apply(command)
+        if self._is_closed:
+            return
+        if self._is_over:
+            self._commands.wait(READ_S)
+        elif self._is_lost:
+            self._try_again()
+        else:
+            self._read()
+        self._show()
+        self._publish()
+
+    # -- the source ---------------------------------------------------------------------------
+
+    def _try_again(self) -> None:
+        wait_s = self._retry_at - self._now_s()
+        if wait_s > 0:
+            self._say_wait(wait_s)
+            self._commands.wait(min(wait_s, READ_S))
+            return
+        try:
+            opened = self._source.open()
+        except SourceLost as exc:
+            self._lose(str(exc))
+        except SourceOver as exc:
+            self._end(str(exc))
+        else:
+            self._is_lost, self._failure, self._tries = False, None, 0
+            if self._last is None:
+                self._config = opened.config
+            self._opened = opened
+
+    def _read(self) -> None:
+        try:
+            records = self._source.read(READ_S)
+        except SourceLost as exc:
+            self._lose(str(exc))
+        except SourceOver as exc:
+            self._end(str(exc))
+        else:
+            self._held.extend(records)
+
+    def _lose(self, message: str) -> None:
+        wait_s = min(RETRY_S * 2**self._tries, RETRY_MOST_S)
+        self._tries = min(self._tries + 1, 16)
+        self._is_lost, self._retry_at = True, self._now_s() + wait_s
+        self._failure = Failure("server", message, retry_s=wait_s)
+
+    def _say_wait(self, wait_s: float) -> None:
+        # In whole seconds, so that waiting is no news twenty times a second.
+        if self._failure is not None:
+            self._failure = msgspec.structs.replace(self._failure, retry_s=float(-(-wait_s // 1)))
+
+    def _end(self, message: str) -> None:
+        self._is_over, self._failure = True, None
+        self._reject(message)
+
+    # -- showing ------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        """Append what is not held back; of that, no more than the history could keep."""
+        while self._held and (not self._is_standing or len(self._held) > self._history.limit):
+            record = self._held.popleft()
+            self._history.append(record)
+            if isinstance(record, QuietRecord):
+                self._late.append(record)
+            else:
+                self._last, self._late = record, []
+                self._config = config_of(record, self._config)
+                self._steps_left = max(0, self._steps_left - 1)
+            if self._until is not None and self._until.is_reached(record, is_drained=self._is_drained):
+                self._paused, self._until = True, None
+
+    @property
+    def _is_standing(self) -> bool:
+        return self._paused and not self._steps_left
+
+    @property
+    def _is_drained(self) -> bool:
+        now = standing_after(self._last, self._late)
+        return not (now.slots or now.waiting_count)
+
+    # -- commands -----------------------------------------------------------------------------
+
+    def _apply(self, command: Command) -> None:
+        match command:
+            case Pause():
+                self._paused, self._steps_left, self._until = True, 0, None
+            case Resume():
+                self._paused, self._steps_left, self._until = False, 0, None
+            case Step(count):
+                self._paused, self._until = True, None
+                self._steps_left += count
+            case RunUntil():
+                self._paused, self._steps_left, self._until = False, 0, command
+            case Close():
+                self._is_closed = True
+            case Restart():
+                self._retry_at = 0.0
+            case Submit(requests):
+                self._ask(lambda: self._source.submit(requests))
+            case Cancel(request_id):
+                self._ask(lambda: self._source.cancel(request_id))
+            case Lend(guest):
+                guest.lost(NO_MODEL)
+            case SetSpeed():
+                self._reject(NO_PACE)
+            case StartLoad() | StopLoad():
+                self._reject("load would be in the way of the server's own users; type prompts")
+            case _:
+                self._reject(NOT_OURS)
+
+    def _ask(self, ask: Callable[[], None]) -> None:
+        if self._opened is None or self._is_lost:
+            self._reject("the server does not answer yet; send it again when it does")
+            return
+        try:
+            ask()
+        except Refused as exc:
+            self._reject(str(exc))
+
+    def _reject(self, message: str) -> None:
+        self._rejection = Rejection(self._rejection.number + 1 if self._rejection else 1, message)
+
+    # -- out ----------------------------------------------------------------------------------
+
+    def _publish(self) -> None:
+        """Publish how things stand, if that is news."""
+        state = self._state()
+        before = self._mailbox.latest()
+        if self._version and msgspec.structs.asdict(state) == msgspec.structs.asdict(before):
+            return
+        self._version += 1
+        self._mailbox.publish(msgspec.structs.replace(state, version=self._version))
+
+    def _state(self) -> EngineState:
+        last, now, opened = self._last, standing_after(self._last, self._late), self._opened
+        queue = None if self._is_standing or self._is_lost else self._source.queue()
+        queue = queue or Queue(waiting_count=now.waiting_count, waiting=now.waiting)
+        return EngineState(
+            version=self._version,
+            status=self._status(bool(now.slots or queue.waiting_count or queue.arriving)),
+            paused=self._paused,
+            until=self._until.words if self._until else "",
+            loading=None if opened else Loading("connecting to the server"),
+            failure=self._failure,
+            model=opened.info if opened else None,
+            mode=last.mode if last else self._config.mode,
+            config=self._config,
+            step=last.step if last else 0,
+            time_s=last.end_s if last else 0.0,
+            slots=now.slots,
+            waiting_count=queue.waiting_count,
+            waiting=queue.waiting,
+            arriving_count=len(queue.arriving),
+            arriving=queue.arriving,
+            num_records=self._history.total,
+            rejection=self._rejection,
+            provenance=opened.provenance if opened else None,
+        )
+
+    def _status(self, has_work: bool) -> Status:
+        if self._is_closed:
+            return "closed"
+        if self._failure is not None:
+            return "failed"
+        if self._opened is None:
+            return "loading"
+        if self._is_standing:
+            return "paused"
+        return "running" if has_work and not self._is_over else "idle"

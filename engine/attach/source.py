@@ -1,0 +1,98 @@
+"""What the observing loop asks of a source: a server that schedules by itself, seen from outside.
+
+One module a kind of server; `opening.py` chooses. A source knows nothing of screens, queues of commands or
+pauses: `loop.py` has those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from engine.config import EngineConfig
+from engine.live.commands import PromptRequest
+from engine.live.state import Arriving
+from engine.runner import ModelInfo
+from engine.stream.records import Provenance, Record, WaitingRecord
+
+
+class SourceLost(Exception):
+    """The server does not answer, or not as it did; the message is one sentence. It may come back."""
+
+
+class SourceOver(Exception):
+    """Nothing more will ever come (a recorded stream has ended); the message says so in a sentence."""
+
+
+class Refused(Exception):
+    """What was asked of the server cannot be asked of it, or it said no; one sentence for the user."""
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known once a server has answered.
+
+    Attributes:
+        info: the model it serves, as far as it says.
+        config: its limits, as far as it says; `provenance.absent` names those that mean nothing.
+        provenance: whose records follow, and what in them is inferred or absent.
+    """
+
+    info: ModelInfo
+    config: EngineConfig
+    provenance: Provenance
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True):
+    """How the queue stands between two steps, where a source knows better than its last record.
+
+    `arriving`: prompts sent from here that the server has not been seen to take up.
+    """
+
+    waiting_count: int = 0
+    waiting: tuple[WaitingRecord, ...] = ()
+    arriving: tuple[Arriving, ...] = ()
+
+
+class Source(Protocol):
+    """A server seen from outside. Every method is called in the loop's thread, but for `close`.
+
+    Records come in order, step numbers only rise, a request is submitted before it is in a step and
+    finishes at most once, also over a loss and a return. Times are seconds since the first `open`.
+    """
+
+    def open(self) -> Opened:
+        """Connect, or connect again after a loss. Waits a few seconds at most.
+
+        Raises:
+            SourceLost: nobody answers, or not as such a server does.
+            SourceOver: it cannot be opened a second time.
+        """
+
+    def read(self, timeout_s: float) -> Sequence[Record]:
+        """Records since the last call; waits for the first of them at most so long.
+
+        Raises:
+            SourceLost, SourceOver: as they say. Records read before are returned first.
+        """
+
+    def queue(self) -> Queue | None:
+        """How the queue stands now; None: as the records say."""
+
+    def submit(self, requests: Sequence[PromptRequest]) -> None:
+        """Send prompts the way any client of the server does. Never waits.
+
+        Raises:
+            Refused: it takes none from here.
+        """
+
+    def cancel(self, request_id: str) -> None:
+        """Take back a prompt sent from here. Never waits.
+
+        Raises:
+            Refused: somebody else sent it.
+        """
+
+    def close(self) -> None:
+        """End a read under way and let go of the server, within a second. From any thread, twice too."""

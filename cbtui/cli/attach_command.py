@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cbtui.cli.engine_options import SamplingOptions
+from cbtui.cli.engine_options import SAMPLING, SamplingOptions
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
 from cbtui.cli.screen_options import Paused, Theme
 
@@ -31,19 +31,25 @@ def attach(
         bool, typer.Option("--ask-key", help="Ask for an API key. Default: $CBTUI_API_KEY, $OPENAI_API_KEY.")
     ] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Continue prompts; no chat template.")] = False,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Output tokens of a typed prompt (64), and of a FILE's at most.")
-    ] = None,
-    limit: Limit = None,
-    arrivals: Arrivals = None,
     record: Record = None,
     history: Annotated[
         int, typer.Option(min=10, metavar="N", help="Steps kept to look back at; about 7 KB each.")
     ] = 10_000,
-    sampling: SamplingOptions,
     theme: Theme = None,
+    limit: Limit = None,
+    arrivals: Arrivals = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Output tokens of a typed prompt (64), and of a FILE's at most.",
+            rich_help_panel=SAMPLING,
+        ),
+    ] = None,
+    sampling: SamplingOptions,
 ) -> int:
-    """Follow a server that runs elsewhere in the same screen; nothing of it is changed.
+    """Watch a server that runs elsewhere; it stays as it is.
 
     An API key is taken from the environment or asked for, never from the command line.
     """

@@ -70,6 +70,7 @@ def test_help_says_the_exit_codes(cbtui: Cbtui) -> None:
 def test_an_option_of_several_commands_is_the_same_in_all() -> None:
     meant_otherwise = {
         ("launch", "max_tokens"),  # of typed prompts, too
+        ("attach", "max_tokens"),
         ("compare", "ignore_eos"),  # has a default of its own for the built-in requests
         ("bench", "slots"),  # several
     }

@@ -15,6 +15,7 @@ from cbtui.cli.attach_command import attach
 from cbtui.cli.bench import bench
 from cbtui.cli.compare_command import compare
 from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Mode, SamplingOptions
+from cbtui.cli.export_command import export
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
 from cbtui.cli.help import EXIT_CODES, HEADLESS, HELP, MACHINE, SCREEN, Command, Group
 from cbtui.cli.model_options import Model, RunsOn
@@ -26,7 +27,19 @@ from cbtui.cli.screen_files import screen_workload, with_bad
 from cbtui.cli.screen_options import Paused, Speed, Theme, need_terminal, steps_per_s, theme_named
 from cbtui.cli.settings_command import settings
 
-COMMANDS = ("launch", "compare", "run", "replay", "attach", "models", "race", "lesson", "bench", "settings")
+COMMANDS = (
+    "launch",
+    "compare",
+    "run",
+    "replay",
+    "export",
+    "attach",
+    "models",
+    "race",
+    "lesson",
+    "bench",
+    "settings",
+)
 
 app = typer.Typer(
     name="cbtui",
@@ -178,6 +191,6 @@ def _add(panel: str, *commands: Callable[..., int]) -> None:
 
 
 _add(SCREEN, launch, attach, race, lesson, replay)
-_add(HEADLESS, compare, run, bench)
+_add(HEADLESS, compare, run, export, bench)
 _add(MACHINE, settings)
 app.add_typer(models, name="models", rich_help_panel=MACHINE)

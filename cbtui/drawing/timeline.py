@@ -157,8 +157,8 @@ def axis_line(history: SlotHistory, axis: TimeAxis, gutter: int, width: int, *, 
         margin = 1 if axis.shown is not None else 0
         # Beside a mark, if one is there.
         any(places.put(column + aside, last, "", margin) for aside in (0, 1, 2))
-    stride = _stride(axis.scale, len(last) + 3)
-    for step in range(-(-axis.first_step // stride) * stride, axis.last_step + 1, stride):
+    gap = stride(axis.scale, len(last) + 3)
+    for step in range(-(-axis.first_step // gap) * gap, axis.last_step + 1, gap):
         places.put(axis.column(step), str(step), "dim", margin=1)
     return _after_gutter(places, gutter)
 
@@ -173,7 +173,7 @@ def _put_marks(places: _Places, history: SlotHistory, axis: TimeAxis) -> None:
             places.put(axis.column(mark.step), _MODE, "strong")
 
 
-def _stride(scale: int, columns: int) -> int:
+def stride(scale: int, columns: int) -> int:
     """Steps between two numbers: 1, 2 or 5 times a power of ten, at least so many columns apart."""
     power = 1
     while True:

@@ -9,23 +9,10 @@ from cbtui.following.frame import Frame
 from cbtui.looks.pieces import Line, Piece, fit
 from cbtui.looks.tokens import cell_width, clip, prose
 from cbtui.telling.naming import letter_of
+from cbtui.telling.waiting import MOMENTARY, WORDS, why
 from cbtui.telling.words import EMPTY, chip, count
 from cbtui.widgets.request_list import RequestList
 from engine.stream.records import WaitingRecord
-
-#: Reasons that need no numbers, in words.
-_WORDS = {
-    "no_free_slot": "no free slot",
-    "token_budget": "over the step's token budget",
-    "kv_blocks": "not enough free KV blocks",
-    "draining": "draining before static",
-    "loading": "model loading",
-    "encoding": "being tokenized",
-    "paused": "paused",
-    "next_step": "takes effect at next step",
-}
-#: Reasons that hold for a moment only: how long they lasted says nothing.
-_MOMENTARY = ("loading", "encoding", "paused", "next_step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +57,7 @@ def waiting_rows(frame: Frame, at_most: int) -> tuple[list[WaitingRow], int]:
             (f" {letter_of(one.index)} ", "chip"),
             one.prompt_text,
             one.max_tokens,
-            _WORDS.get(one.reason, one.reason),
+            WORDS.get(one.reason, one.reason),
         )
         for one in arriving[: max(0, at_most - len(rows))]
     ]
@@ -79,17 +66,9 @@ def waiting_rows(frame: Frame, at_most: int) -> tuple[list[WaitingRow], int]:
 
 def reason(frame: Frame, waiting: WaitingRecord) -> str:
     """Why a request waits and for how many steps, in words."""
-    if waiting.reason == "behind" and waiting.blocked_by in frame.badges:
-        words = f"behind {frame.badges[waiting.blocked_by].letter}, which does not fit"
-    elif waiting.reason == "wave":
-        idle = count(waiting.idle_slots, "slot") + " idle" if waiting.idle_slots else ""
-        words = ", ".join(part for part in ("wave not over", idle) if part)
-    else:
-        words = _WORDS.get(waiting.reason, waiting.reason.replace("_", " "))
-    if waiting.preempted:
-        words = "preempted: KV blocks taken back · " + words
+    words = why(frame.badges, waiting)
     steps = steps_waited(frame, waiting.request_id)
-    if steps and waiting.reason not in _MOMENTARY:
+    if steps and waiting.reason not in MOMENTARY:
         words += f" · {count(steps, 'step')}"
     return words
 

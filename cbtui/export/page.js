@@ -62,6 +62,12 @@
   const plural = (n, noun) => `${number(n)} ${noun}${n === 1 ? "" : "s"}`;
   const time = (ms) => ms === null ? "–" : ms < 9.95 ? `${number(ms, 1)} ms` : ms < 995 ? `${number(ms)} ms` : `${number(ms / 1000, 2)} s`;
 
+  // The end of a text, in whole characters.
+  function ending(text, most) {
+    const characters = Array.from(text);
+    return characters.length > most ? "…" + characters.slice(-most).join("") : text;
+  }
+
   function element(tag, className, ...children) {
     const one = document.createElement(tag);
     if (className) one.className = className;
@@ -562,7 +568,8 @@
       const request = requests[segment ? segment.request : other[1]];
       const made = segment ? outputs(segment) : other[2];
       const state = segment ? ["prefill", "decode", "dead"][segment.kind] : "not fed";
-      const text = element("span", "text", element("span", "quiet", request.prompt.slice(-60)), element("span", "out", textOf(request.ids.slice(request.numPrompt, request.numPrompt + made)).slice(-160)));
+      const written = textOf(request.ids.slice(request.numPrompt, request.numPrompt + made));
+      const text = element("span", "text", element("span", "quiet", ending(request.prompt, 40)), element("span", "out", ending(written, 70)));
       text.title = request.prompt;
       const bar = element("span", "bar", element("i"));
       bar.firstChild.style.width = `${100 * made / request.maxTokens}%`;
@@ -753,7 +760,12 @@
   mask.addEventListener("pointerleave", () => { cursor = null; drawMask(); });
   mask.addEventListener("focus", () => moveCursor(0, 0));
   $("mask-box").addEventListener("scroll", drawMask);
-  window.addEventListener("resize", draw);
+  let drawnWidth = 0;
+  new ResizeObserver(() => {
+    if ($("main").clientWidth === drawnWidth) return;
+    drawnWidth = $("main").clientWidth;
+    draw();
+  }).observe($("main"));
   window.addEventListener("hashchange", () => go(placeOfHash()));
 
   function placeOfHash() {

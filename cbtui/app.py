@@ -25,6 +25,7 @@ from textual.worker import Worker, WorkerState, get_current_worker
 from cbtui import orders
 from cbtui.following.link import EngineDriver, Link
 from cbtui.following.pace import FRAMES_PER_S, Pace
+from cbtui.following.taped import tape_fault
 from cbtui.keymap import Keymap, remapped
 from cbtui.keys import APP_KEYS, SCREEN_KEYS, bindings
 from cbtui.looks.theme import THEMES
@@ -78,6 +79,7 @@ class CbtuiApp(App[None]):
         self._handles_signals = handles_signals
         self._was_interrupted = False
         self._is_frozen = False
+        self._tape_fault = ""
         self.animation_level = "none"
         settings = settings or Settings()
         for theme in THEMES.values():
@@ -124,6 +126,9 @@ class CbtuiApp(App[None]):
         self.main.look()
         if isinstance(self.screen, LookingScreen):
             self.screen.look()
+        if (fault := tape_fault(self.link)) != self._tape_fault:
+            self._tape_fault = fault
+            self.main.say(fault)
         if not self._is_frozen and self.main.follower.state.model is not None:
             # What lives now lives on; without this the collector walks through it again and again.
             gc.collect()
@@ -251,7 +256,7 @@ def run_lesson(number: int) -> int:
 
 
 def run_app(options: LaunchOptions) -> int:
-    """Open the screen and return the exit status once it is closed.
+    """Open the screen and return the exit status once it is closed: 1 where a recording stopped early.
 
     Raises:
         TraceError: the trace to record cannot be written.
@@ -273,4 +278,4 @@ def run_app(options: LaunchOptions) -> int:
             app.run()
         finally:
             driver.close()
-    return app.return_code or 0
+    return app.return_code or int(bool(tape_fault(link)))

@@ -35,6 +35,16 @@ class TapedHistory(History):
         self._recorder.write(record)
         super().append(record)
 
+    @property
+    def fault(self) -> str:
+        """Why recording stopped early, in a sentence; empty: it did not."""
+        return self._recorder.error
+
+
+def tape_fault(link: Link) -> str:
+    """Why what happens behind a link is no longer recorded; empty: it is, or nobody asked for it."""
+    return link.history.fault if isinstance(link.history, TapedHistory) else ""
+
 
 @contextmanager
 def recorded(options: LaunchOptions) -> Iterator[Link]:

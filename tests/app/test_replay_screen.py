@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from cbtui.app import CbtuiApp
+from cbtui.app import CbtuiApp, run_app
+from cbtui.cli import models
 from cbtui.following.driver import LoopDriver, ReplayDriver
 from cbtui.following.link import Link
 from cbtui.following.pace import Pace
@@ -89,3 +90,26 @@ def test_a_screens_run_is_recorded_as_it_happens(tmp_path: Path, name: str) -> N
     assert (trace.header.model, trace.error) == ("fake", "")
     assert list(trace.records) == link.history.since(0)[1]
     assert sum(len(r.events.finished) for r in trace.records if isinstance(r, StepRecord)) == 4
+
+
+def test_a_full_disk_ends_the_recording_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said on the screen at once, again once that is closed, and by the exit code."""
+    requests = (PromptRequest(prompt="p", max_tokens=5),)
+    options = LaunchOptions(record=Path("/dev/full"), requests=requests, speed=None)
+    words = "recording /dev/full stopped: No space left on device"
+    monkeypatch.setattr(models, "make_runner", lambda _: FakeRunner())
+
+    def run(app: CbtuiApp) -> None:
+        async def look() -> None:
+            async with app.run_test(size=(160, 50)) as pilot:
+                await until(pilot, lambda: app.main.follower.state.status == "idle")
+                await until(pilot, lambda: words in app.export_screenshot().replace("&#160;", " "))
+                assert app.main.follower.state.step == 5
+
+        asyncio.run(look())
+
+    monkeypatch.setattr(CbtuiApp, "run", run)
+    assert run_app(options) == 1
+    assert capsys.readouterr().err == f"cbtui: {words}\n"

@@ -48,6 +48,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
         route: `fast` (each sequence attends to its own cells) or `reference` (a dense mask).
         route_reason: why not the fast one although it was wanted; else empty.
         linears: how matrix products with the weights are done, in a few words.
+        decode_steps: how steps of a shape that recurs are run: replayed, or why not.
         largest_difference: largest difference of a logit between mixed steps and each sequence alone, on
             the random prompts of the probe.
     """
@@ -63,6 +64,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     route: str = ""
     route_reason: str = ""
     linears: str = ""
+    decode_steps: str = ""
     largest_difference: float = 0.0
 
 

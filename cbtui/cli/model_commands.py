@@ -123,6 +123,7 @@ def _findings(info: ModelInfo) -> Lines:
         ("runs on", runs_on),
         ("attention", _attention(info)),
         ("linears", facts.linears),
+        ("decode steps", facts.decode_steps or "through the model's own code, each time"),
         ("end tokens", _end_tokens(info)),
         ("chat template", "yes" if info.has_chat_template else "no: prompts are continued as they stand"),
         (

@@ -17,15 +17,22 @@ some, or reads the cache by itself) runs as usual.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten
 
 from engine.torch_runner.arena import ArenaCache, KVArena
 from engine.torch_runner.attention import attend
+from engine.torch_runner.replay_memory import (
+    Call,
+    run_and_copy,
+    share_memory,
+    storage_of,
+    take_results,
+    tensors_in,
+)
 from engine.torch_runner.step import Step
 
 #: Token positions up to which a step is recorded: with more of them Python no longer matters.
@@ -33,6 +40,9 @@ MOST_TOKENS = 64
 
 #: Times a shape is run as usual before it is recorded.
 RECORD_AFTER = 2
+
+#: Steps of a shape until it is replayed: recorded after those, then tried once beside the usual way.
+STEPS_TO_TRUST = RECORD_AFTER + 2
 
 #: Bytes that recorded tensors may hold together; the longest unused recording goes first.
 MOST_BYTES = 192 << 20
@@ -42,7 +52,6 @@ _TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 1e-2}
 
 _COPIES = {"aten::to", "aten::_to_copy", "aten::clone", "aten::contiguous"}
 
-Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 Plain = Callable[[Step, ArenaCache], torch.Tensor]
 
 
@@ -131,7 +140,7 @@ class Recording(TorchDispatchMode):
         self._inputs = (step.input_ids, step.position_ids, step.logits_to_keep)
         self._program: list[Call] = []
         self._current: tuple[Step, KVArena] | None = (step, arena)
-        self._arena_storages = {_storage(cells) for cells in (*arena.keys, *arena.values)}
+        self._arena_storages = {storage_of(cells) for cells in (*arena.keys, *arena.values)}
         #: Storages the recorded operations fill: those of tensors that came before are constants.
         self._own_storages: set[int] = set()
         self._paused = False
@@ -151,7 +160,12 @@ class Recording(TorchDispatchMode):
         finally:
             step.attend = None
             self._let_go()
-        return self._logits.clone()
+        logits = self._logits.clone()
+        self._program = take_results(self._program, self._own_storages, [self._logits])
+        comes_anew = storage_of(self._logits) not in self._own_storages
+        self.num_bytes = self._logits.untyped_storage().nbytes() if comes_anew else 0
+        self.num_bytes += share_memory(self._program, self._own_storages, [self._logits])
+        return logits
 
     def replay(self, step: Step, arena: KVArena) -> torch.Tensor:
         """The same operations on another step of the shape."""
@@ -203,8 +217,8 @@ class Recording(TorchDispatchMode):
         self, step: Step, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *how: Any
     ) -> torch.Tensor:
         _, arena = self._on
-        layer = next((i for i, cells in enumerate(arena.keys) if _storage(cells) == _storage(key)), None)
-        if layer is None or _storage(value) != _storage(arena.values[layer]):
+        layer = next((i for i, cells in enumerate(arena.keys) if storage_of(cells) == storage_of(key)), None)
+        if layer is None or storage_of(value) != storage_of(arena.values[layer]):
             raise CannotRecord("the model changes keys between cache and attention")
         self._paused = True
         try:
@@ -221,10 +235,10 @@ class Recording(TorchDispatchMode):
         output.copy_(attend(step, query, key, value, *how))
 
     def _note(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any) -> None:
-        read = {_storage(tensor) for tensor in _tensors((args, kwargs))}
-        made = list(_tensors(outputs))
+        read = {storage_of(tensor) for tensor in tensors_in((args, kwargs))}
+        made = list(tensors_in(outputs))
         is_mutable, tags = func._schema.is_mutable, func.tags
-        if made and not is_mutable and all(_storage(tensor) in read for tensor in made):
+        if made and not is_mutable and all(storage_of(tensor) in read for tensor in made):
             return  # a view, or nothing (dropout that is off): it stays as it is
         looks = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
         looks = looks or isinstance(outputs, bool | int | float | complex)
@@ -235,7 +249,7 @@ class Recording(TorchDispatchMode):
         if read & self._arena_storages:
             raise CannotRecord(f"the model reads the cache by itself ({func})")
         if is_mutable:
-            changed = {_storage(tensor) for tensor in made}
+            changed = {storage_of(tensor) for tensor in made}
             if not changed <= self._own_storages and func is not torch.ops.aten.detach_.default:
                 raise CannotRecord(f"the model changes a tensor in place ({func})")
             self._program.append((func, args, kwargs))
@@ -251,12 +265,11 @@ class Recording(TorchDispatchMode):
         """An index by numbers, or by the mask of sampled places: that has as many in every such step."""
         if func is not torch.ops.aten.index.Tensor:
             return False
-        masks = [tensor for tensor in _tensors(args[1]) if tensor.dtype == torch.bool]
-        return all(_storage(mask) == _storage(self._inputs[2]) for mask in masks)
+        masks = [tensor for tensor in tensors_in(args[1]) if tensor.dtype == torch.bool]
+        return all(storage_of(mask) == storage_of(self._inputs[2]) for mask in masks)
 
     def _own(self, tensor: torch.Tensor) -> None:
-        self._own_storages.add(_storage(tensor))
-        self.num_bytes += tensor.untyped_storage().nbytes()
+        self._own_storages.add(storage_of(tensor))
 
 
 class _RecordedCache(ArenaCache):
@@ -285,10 +298,7 @@ def _into(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: torc
     if filling is not None:
         return filling, args, kwargs | {"out": output}
 
-    def run_and_copy() -> None:
-        output.copy_(func(*args, **kwargs))
-
-    return run_and_copy, (), {}
+    return run_and_copy, (func, output, args, kwargs), {}
 
 
 def _filling_overload(func: Any) -> Any:
@@ -302,17 +312,6 @@ def _filling_overload(func: Any) -> Any:
         if len(takes) == len(arguments) - 1 and arguments[-1].name == "out" and takes == wanted:
             return overload
     return None
-
-
-def _tensors(tree: Any) -> Iterable[torch.Tensor]:
-    return (leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, torch.Tensor))
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    """What tells a tensor's memory from others'; packed weights have none and are themselves."""
-    if tensor.layout != torch.strided:
-        return id(tensor)
-    return int(tensor.untyped_storage()._cdata)
 
 
 def _is_close(got: torch.Tensor, expected: torch.Tensor) -> bool:

@@ -36,6 +36,7 @@ from engine.torch_runner.arena import KVArena
 from engine.torch_runner.encoding import encode
 from engine.torch_runner.exact import ExactStep
 from engine.torch_runner.load import LoadedModel, LoadOptions, adopt_model, load_model
+from engine.torch_runner.replay import STEPS_TO_TRUST
 from engine.torch_runner.sampling import sample
 from engine.torch_runner.step import Step
 from engine.torch_runner.threads import ThreadChooser, num_cores
@@ -164,16 +165,31 @@ class TorchRunner:
             loaded = load_model(source, options, self._progress)
         if loaded.info.exact or loaded.causal.device.type != "cpu":
             return loaded
+        small_step = _small_step(loaded)
         if options.replay and loaded.route == "fast":
-            loaded.causal.replay()
+            loaded = _with_replay(loaded, small_step)
         if options.num_threads:
             return loaded
         self._threads = ThreadChooser(torch.set_num_threads, num_cores())
-        number = self._threads.probe(_small_step(loaded))
+        number = self._threads.probe(small_step)
         return dataclasses.replace(loaded, info=msgspec.structs.replace(loaded.info, num_threads=number))
 
     def _progress(self, loading: Loading) -> None:
         self._events.append(loading)
+
+
+def _with_replay(loaded: LoadedModel, small_step: Callable[[], float]) -> LoadedModel:
+    """The model with replay on, tried on a step, and what came of it among its facts."""
+    loaded.causal.replay()
+    replayer = loaded.causal.replayer
+    assert replayer is not None
+    for _ in range(STEPS_TO_TRUST):
+        small_step()
+    said = "recorded once for each shape and replayed, without the model's Python"
+    if replayer.num_replayed == 0:
+        said = f"through the model's Python, because {replayer.reason}"
+    facts = msgspec.structs.replace(loaded.info.facts, decode_steps=said)
+    return dataclasses.replace(loaded, info=msgspec.structs.replace(loaded.info, facts=facts))
 
 
 def _small_step(loaded: LoadedModel) -> Callable[[], float]:

@@ -33,6 +33,7 @@ FACTS = ModelFacts(
     route="reference",
     route_reason="it asks for a bias",
     linears="14 plain",
+    decode_steps="replayed",
     largest_difference=2.5e-5,
 )
 
@@ -69,6 +70,7 @@ def test_check_prints_what_the_probe_found(cbtui: Cbtui):
     assert said["context"].endswith("tokens: n_ctx in its config")
     assert said["attention"].endswith("because it asks for a bias")
     assert said["linears"] == "14 plain"
+    assert said["decode steps"] == "replayed"
     assert said["probe"].endswith("differ by at most 2.5e-05")
     assert "301  t301" in ended.out and "2 threads" in said["runs on"]
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from engine.step.plan import Layout
-from engine.torch_runner import TorchRunner, replay
+from engine.torch_runner import LoadOptions, TorchRunner, replay
 from engine.torch_runner.replay import Replayer
 from tests.torch_runner.sequences import (
     ARENA,
@@ -21,6 +21,7 @@ from tests.torch_runner.sequences import (
     run_step,
     three_sequences,
 )
+from tests.torch_runner.zoo import build
 
 #: Enough decodes of the three sequences for every stage: as usual, recorded, both ways, replayed.
 STEPS = [*MIXED, *[{0: None, 1: None, 2: None}] * 3]
@@ -157,3 +158,21 @@ def test_long_rows_are_not_recorded(started: Any, monkeypatch: pytest.MonkeyPatc
     for feeds in STEPS:
         run_step(runner, feeds, sequences, "ragged")
     assert not _replayer(runner)._recordings
+
+
+def test_loading_says_how_decode_steps_are_run() -> None:
+    assert make_runner("llama", replay=True).info.facts.decode_steps.startswith(
+        "recorded once for each shape"
+    )
+    assert make_runner("llama").info.facts.decode_steps == ""
+
+
+def test_loading_says_why_decode_steps_are_not_replayed() -> None:
+    model = build("llama")
+    mlp = model.model.layers[0].mlp
+    forward = mlp.forward
+    mlp.forward = lambda x: forward(x) + 0 * torch.rand_like(x)
+    runner = TorchRunner(model, options=LoadOptions(num_threads=1))
+    runner.start()
+    said = runner.info.facts.decode_steps
+    assert said.startswith("through the model's Python, because the model draws random numbers"), said

@@ -17,11 +17,11 @@ from tests.torch_runner.sequences import (
     ARENA,
     MIXED,
     assert_equals_alone,
+    build,
     make_runner,
     run_step,
     three_sequences,
 )
-from tests.torch_runner.zoo import build
 
 #: Enough decodes of the three sequences for every stage: as usual, recorded, both ways, replayed.
 STEPS = [*MIXED, *[{0: None, 1: None, 2: None}] * 3]

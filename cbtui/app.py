@@ -25,7 +25,7 @@ from textual.worker import Worker, WorkerState, get_current_worker
 from cbtui import orders
 from cbtui.following.link import EngineDriver, Link
 from cbtui.following.pace import FRAMES_PER_S, Pace
-from cbtui.following.taped import tape_fault
+from cbtui.following.overheard import tape_fault
 from cbtui.keymap import Keymap, remapped
 from cbtui.keys import APP_KEYS, SCREEN_KEYS, bindings
 from cbtui.looks.theme import THEMES
@@ -260,11 +260,12 @@ def run_app(options: LaunchOptions) -> int:
 
     Raises:
         TraceError: the trace to record cannot be written.
+        MetricsError: metrics cannot be served.
     """
     from cbtui.following.driver import AttachDriver, LoopDriver, ReplayDriver
-    from cbtui.following.taped import recorded
+    from cbtui.following.overheard import overheard
 
-    with recorded(options) as link:
+    with overheard(options) as link:
         driver: EngineDriver
         if options.replay is not None:
             driver = ReplayDriver(options.replay, options, link)

@@ -38,6 +38,7 @@ class LaunchOptions:
         requests: of a file, submitted as soon as the model is there.
         arrivals: their arrival times so many times as fast; None: all at once.
         record: a trace file to write as it happens.
+        metrics: a port to serve metrics on; None: they are not served.
         replay: a trace to show instead of running an engine, its steps up to `replay_upto` at once.
         attach: a server to follow instead of running an engine.
         key: what it wants to see before it answers; None: what the environment has.
@@ -58,6 +59,7 @@ class LaunchOptions:
     requests: tuple[PromptRequest, ...] = ()
     arrivals: float | None = None
     record: Path | None = None
+    metrics: int | None = None
     replay: Path | None = None
     replay_upto: float = 0
     attach: Address | None = None

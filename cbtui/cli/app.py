@@ -18,6 +18,7 @@ from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Mode, S
 from cbtui.cli.export_command import export
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
 from cbtui.cli.help import EXIT_CODES, HEADLESS, HELP, MACHINE, SCREEN, Command, Group
+from cbtui.cli.metrics_option import Metrics
 from cbtui.cli.model_options import Model, RunsOn
 from cbtui.cli.models_app import models
 from cbtui.cli.option_groups import with_groups
@@ -81,6 +82,7 @@ def launch(
     demo: Annotated[bool, typer.Option("--demo", help="Begin with the tutorial's six requests.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Continue prompts; no chat template.")] = False,
     record: Record = None,
+    metrics: Metrics = None,
     history: Annotated[
         int, typer.Option(min=10, metavar="N", help="Steps kept to look back at; about 7 KB each.")
     ] = 10_000,
@@ -128,6 +130,7 @@ def launch(
         requests=workload.requests if workload else (),
         arrivals=factor,
         record=trace_path(record),
+        metrics=metrics,
         theme=theme_named(theme),
     )
     from cbtui.app import run_app

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from cbtui.cli.console import CommandError, Progress, report_console, write_line
 from cbtui.cli.models import loaded_model
 from cbtui.cli.recording import path_of_mode, recording
 from cbtui.cli.report import Reported, report
+from cbtui.cli.serving_metrics import serving_metrics
 from cbtui.cli.sources import Complaints, FileOptions, runnable, workload_of
 from engine.config import EngineConfig
 from engine.live.commands import PromptRequest
@@ -39,6 +40,7 @@ class CompareOptions:
         chat: through the model's chat template.
         as_json: data instead of a report.
         record: write a trace of each mode's run, the mode's name put into this one.
+        metrics: a port to serve metrics on, each mode's as an engine of its name; None: they are not served.
     """
 
     runner: RunnerSpec
@@ -51,6 +53,7 @@ class CompareOptions:
     chat: bool = False
     as_json: bool = False
     record: Path | None = None
+    metrics: int | None = None
 
 
 def run_compare(options: CompareOptions) -> int:
@@ -66,14 +69,20 @@ def run_compare(options: CompareOptions) -> int:
     progress = Progress()
     with ExitStack() as stack:
         recorders = _recorders(options, complaints, stack)
+        metrics = stack.enter_context(serving_metrics(options.metrics))
         runner, ready = stack.enter_context(loaded_model(options.runner, progress))
         if options.chat and not ready.info.has_chat_template:
             raise CommandError(f"{ready.info.name} has no chat template; leave --chat out")
         config = config_for(options.config, ready.info)
         encoded = _encoded(runner, requests)
-        for recorder in recorders.values():
+        readers: dict[str, list[Callable[[Record], None]]] = {mode: [] for mode in options.modes}
+        for mode, recorder in recorders.items():
             recorder.begin(header_of(ready.info, config))
-        records = _records(options, config, runner, ready, requests, encoded, progress, recorders)
+            readers[mode].append(recorder.write)
+        if metrics is not None:
+            for mode in options.modes:
+                readers[mode].append(metrics.reader(ready.info.name, mode))
+        records = _records(options, config, runner, ready, requests, encoded, progress, readers)
     comparison = compare(records, ready, config)
     show(comparison, records, as_json=options.as_json)
     return 1 if complaints.count or comparison.verdict in ("mismatch", "failed") else 0
@@ -131,14 +140,14 @@ def _records(
     requests: Sequence[PromptRequest],
     encoded: Sequence[EncodedPrompt],
     progress: Progress,
-    recorders: Mapping[str, TraceRecorder],
+    readers: Mapping[str, Sequence[Callable[[Record], None]]],
 ) -> dict[str, list[Record]]:
     total = sum(request.max_tokens for request in requests)
     made = dict.fromkeys(options.modes, 0)
 
     def on_record(mode: str, record: Record) -> None:
-        if mode in recorders:
-            recorders[mode].write(record)
+        for read in readers[mode]:
+            read(record)
         if not isinstance(record, StepRecord):
             return
         made[mode] += sum(segment.sampled is not None for segment in record.segments)

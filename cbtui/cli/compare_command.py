@@ -10,6 +10,7 @@ import typer
 
 from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Stop
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
+from cbtui.cli.metrics_option import Metrics
 from cbtui.cli.model_options import Json, Model, RunsOn
 
 
@@ -42,6 +43,7 @@ def compare(
     ] = False,
     as_json: Json = False,
     record: Record = None,
+    metrics: Metrics = None,
     limit: Limit = None,
     arrivals: Arrivals = None,
     max_tokens: MaxTokens = None,
@@ -87,6 +89,7 @@ def compare(
         chat=chat,
         as_json=as_json,
         record=trace_path(record),
+        metrics=metrics,
     )
     return run_compare(options)
 

@@ -21,12 +21,14 @@ from cbtui.cli.console import (
 from cbtui.cli.models import loaded_model
 from cbtui.cli.recording import recording
 from cbtui.cli.result import ResultLine
+from cbtui.cli.serving_metrics import serving_metrics
 from cbtui.cli.sources import Complaints, FileOptions, Workload, workload_of
 from cbtui.telling.naming import letter_of
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.live.commands import PromptRequest
 from engine.live.feed import Entry, Feed
+from engine.prometheus import MetricsServer
 from engine.runner import ModelInfo, ModelRunner, Ready
 from engine.session import config_for, drain, encode, submit, token_bytes_of
 from engine.stream.comparison import output_text
@@ -53,6 +55,7 @@ class RunOptions:
         as_json: a JSON object a line.
         output: a file for the answers in the form of OpenAI's batches; `-` is standard output.
         record: a trace file to write.
+        metrics: a port to serve metrics on; None: they are not served.
     """
 
     runner: RunnerSpec
@@ -65,6 +68,7 @@ class RunOptions:
     as_json: bool = False
     output: str | None = None
     record: Path | None = None
+    metrics: int | None = None
 
 
 def run_prompts(options: RunOptions) -> int:
@@ -78,7 +82,11 @@ def run_prompts(options: RunOptions) -> int:
     """
     workload = workload_of(options.file, options.default_max_tokens, options.asked)
     complaints = Complaints(workload.name)
-    with batch_output(options.output) as answers, recording(options.record, complaints) as recorder:
+    with (
+        batch_output(options.output) as answers,
+        recording(options.record, complaints) as recorder,
+        serving_metrics(options.metrics) as metrics,
+    ):
         complaints.add_bad(workload.bad)
         if answers is not None:
             for bad in workload.bad:
@@ -86,7 +94,11 @@ def run_prompts(options: RunOptions) -> int:
         if workload.requests:
             progress = Progress()
             with loaded_model(options.runner, progress) as (runner, ready):
-                _run(_Running(options, workload, complaints, progress, answers, recorder), runner, ready)
+                _run(
+                    _Running(options, workload, complaints, progress, answers, recorder, metrics),
+                    runner,
+                    ready,
+                )
     return 1 if complaints.count else 0
 
 
@@ -100,6 +112,7 @@ class _Running:
     progress: Progress
     answers: BatchOutput | None
     recorder: TraceRecorder | None
+    metrics: MetricsServer | None
 
     def refuse(self, entry: Entry, why: str) -> None:
         """Say that a request cannot be run."""
@@ -141,8 +154,11 @@ def _run(running: _Running, runner: ModelRunner, ready: Ready) -> None:
     ledger = Ledger()
     if running.recorder is not None:
         running.recorder.begin(header_of(ready.info, engine.config))
+    tell = running.metrics.reader(ready.info.name) if running.metrics else None
     for record in drain(engine, restarts=RESTARTS, feed=feed):
         ledger.apply(record)
+        if tell is not None:
+            tell(record)
         if running.recorder is not None:
             running.recorder.write(record)
         for finish in record.events.finished:

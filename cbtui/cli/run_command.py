@@ -9,6 +9,7 @@ import typer
 
 from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Mode, SamplingOptions
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
+from cbtui.cli.metrics_option import Metrics
 from cbtui.cli.model_options import Json, Model, RunsOn
 
 
@@ -33,6 +34,7 @@ def run(
     as_json: Json = False,
     raw: Annotated[bool, typer.Option("--raw", help="Continue prompts; no chat template.")] = False,
     record: Record = None,
+    metrics: Metrics = None,
     limit: Limit = None,
     arrivals: Arrivals = None,
     max_tokens: MaxTokens = None,
@@ -80,5 +82,6 @@ def run(
         as_json=as_json,
         output=output,
         record=trace_path(record),
+        metrics=metrics,
     )
     return run_prompts(options)

@@ -15,8 +15,8 @@ from cbtui.app import CbtuiApp, run_app
 from cbtui.cli import models
 from cbtui.following.driver import LoopDriver, ReplayDriver
 from cbtui.following.link import Link
+from cbtui.following.overheard import overheard
 from cbtui.following.pace import Pace
-from cbtui.following.taped import recorded
 from cbtui.options import LaunchOptions
 from engine.fake import FakeRunner
 from engine.live.commands import Close, PromptRequest
@@ -75,7 +75,7 @@ def test_steps_are_taken_by_key_and_prompts_refused() -> None:
 def test_a_screens_run_is_recorded_as_it_happens(tmp_path: Path, name: str) -> None:
     requests = tuple(PromptRequest(prompt=f"p{n}", max_tokens=3 + n) for n in range(4))
     options = LaunchOptions(record=tmp_path / name, requests=requests, speed=None)
-    with recorded(options) as link:
+    with overheard(options) as link:
         driver = LoopDriver(options, link, lambda _: FakeRunner())
         thread = threading.Thread(target=driver.run, args=(lambda: False,))
         thread.start()

@@ -24,8 +24,8 @@ from textual.worker import Worker, WorkerState, get_current_worker
 
 from cbtui import orders
 from cbtui.following.link import EngineDriver, Link
-from cbtui.following.pace import FRAMES_PER_S, Pace
 from cbtui.following.overheard import tape_fault
+from cbtui.following.pace import FRAMES_PER_S, Pace
 from cbtui.keymap import Keymap, remapped
 from cbtui.keys import APP_KEYS, SCREEN_KEYS, bindings
 from cbtui.looks.theme import THEMES

@@ -23,6 +23,7 @@ def export(
         typer.Option(
             "--to",
             metavar="FORMAT",
+            autocompletion=lambda: list(FORMATS),
             help="perfetto (for ui.perfetto.dev and chrome://tracing), csv (a folder with requests.csv and "
             "steps.csv), svg (the timeline) or html (one page with the timeline and any step's mask).",
         ),
@@ -37,7 +38,7 @@ def export(
         ),
     ],
 ) -> int:
-    """Turn a recorded trace into a file for other programs, or for other people."""
+    """Turn a recorded trace into a file for other programs."""
     from cbtui.cli.console import CommandError
     from cbtui.cli.sources import Complaints
     from cbtui.export.run import recorded_run

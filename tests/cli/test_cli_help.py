@@ -7,13 +7,15 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
 import pytest
 import typer
 
 from cbtui.cli.app import COMMANDS, app
+from cbtui.cli.engine_options import EngineOptions, SamplingOptions
+from cbtui.cli.model_options import RunsOn
 from cbtui.cli.option_groups import with_groups
 from engine.scheduling.modes import MODES
 from engine.scheduling.policies import POLICIES
@@ -67,20 +69,17 @@ def test_help_says_the_exit_codes(cbtui: Cbtui) -> None:
         assert words in out
 
 
-def test_an_option_of_several_commands_is_the_same_in_all() -> None:
-    meant_otherwise = {
-        ("launch", "max_tokens"),  # of typed prompts, too
-        ("attach", "max_tokens"),
-        ("compare", "ignore_eos"),  # has a default of its own for the built-in requests
-        ("bench", "slots"),  # several
-    }
+def test_a_shared_option_is_the_same_in_every_command() -> None:
+    groups = (RunsOn, EngineOptions, SamplingOptions)
+    shared = {field.name for group in groups for field in fields(group)}
+    shared |= {"model", "mode", "limit", "arrivals", "record", "metrics", "as_json", "theme", "speed"}
     seen: dict[str, set[tuple[object, ...]]] = defaultdict(set)
     for words, command in commands():
         for option in command.params:
-            if option.param_type_name == "option" and (*words[-1:], option.name) not in meant_otherwise:
+            if option.name in shared and (words, option.name) != (("bench",), "slots"):  # several there
                 seen[option.name].add((tuple(option.opts), option.help, option.default, option.metavar))
+    assert set(seen) == shared
     assert {name for name, forms in seen.items() if len(forms) > 1} == set()
-    assert {"device", "slots", "temperature", "limit"} <= set(seen)
 
 
 @dataclass(frozen=True, kw_only=True)

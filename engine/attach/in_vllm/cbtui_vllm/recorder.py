@@ -1,0 +1,348 @@
+"""What is noted of each step, and how it becomes lines of the stream.
+
+Called by the scheduler between its own work, so every method is guarded: a fault in here is counted, said
+once in the server's log and in the stream, and the server goes on. Only numbers and fresh tuples are taken
+along; long lists that vLLM only ever appends to are cut and encoded later, in the stream's thread.
+
+Lines are JSON objects; `k` says which:
+
+    header  `{"k":"header","cbtui_vllm":1,…}`: the server's facts (`facts_of`)
+    key     everything alive: `requests` (as in `a`, with `out` their output tokens so far, `at` computed
+            tokens, `table` block ids, `on` whether running), `waiting`; before step `n`
+    a       a request arrived: `r` its number in this stream, `id`, `prompt` ids, its parameters
+    p       the prompt of a request whose line in a keyframe left it out
+    s       a step was scheduled: `n`, `t` start and `d` duration, `rows` [[r, tokens, first position]…],
+            `tables` {r: block ids} replaced, `more` {r: block ids} appended, `pre` preempted, `run`, `wait`,
+            and `q` [[r, status]…], the first that wait, where that changed; `n` 0: nothing but preemptions
+    o       what came of step `n`: `t` when its tokens came, `d` duration of taking them in, `out`
+            [[r, [tokens]]…], `end` [[r, reason]…], `free` blocks, `order` the rows as they really lay in
+            the batch, where that differs; `n` 0: of no step in this stream
+    f       requests ended from outside: `end`
+    cost    every `COST_EVERY` steps: steps, seconds inside these hooks, processor seconds of the thread,
+            lines lost and faults, all since the start
+    lost    `n` lines are missing here; a keyframe follows
+    fault   a fault of the recorder itself; a keyframe follows
+
+Times are seconds of the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import wraps
+from itertools import islice
+from time import monotonic, perf_counter_ns
+from typing import Any, Concatenate, ParamSpec
+
+from .facts import shown_group
+from .stream import Line, Stream
+
+#: Waiting requests that are named; the rest are counted.
+WAITING_SHOWN = 64
+#: Steps between two lines on what recording costs.
+COST_EVERY = 256
+#: Faults after which recording stops for good.
+MOST_FAULTS = 20
+#: Steps in flight whose output may be yet to come.
+_MOST_IN_FLIGHT = 64
+
+_log = logging.getLogger("vllm.cbtui")
+
+P = ParamSpec("P")
+_Hook = Callable[Concatenate["Recorder", P], None]
+
+
+def guarded(hook: _Hook[P]) -> _Hook[P]:
+    """Let no exception out of a hook, and add up the time it takes."""
+
+    @wraps(hook)
+    def call(self: Recorder, *args: P.args, **kwargs: P.kwargs) -> None:
+        if self.is_off:
+            return
+        start = perf_counter_ns()
+        try:
+            hook(self, *args, **kwargs)
+        except Exception as exc:
+            self.fault(exc)
+        self.spent_ns += perf_counter_ns() - start
+
+    return call
+
+
+class Recorder:
+    """Notes what a scheduler does.
+
+    Args:
+        stream: where the lines go.
+        scheduler: vLLM's, fully made.
+    """
+
+    def __init__(self, stream: Stream, scheduler: Any) -> None:
+        self._stream = stream
+        self._group, self._is_windowed = shown_group(scheduler)
+        self.spent_ns = 0
+        self.num_faults = 0
+        self.is_off = False
+        self._numbers: dict[str, int] = {}
+        self._next_number = 0
+        #: Requests whose prompt a keyframe left out: it is sent when they enter.
+        self._owed: set[str] = set()
+        self._steps = 0
+        #: Steps whose output is yet to come, by the identity of vLLM's own object.
+        self._in_flight: dict[int, tuple[int, list[int]]] = {}
+        self._waiting: tuple[tuple[int, str], ...] = ()
+
+    # -- hooks --------------------------------------------------------------------------------
+
+    @guarded
+    def arrived(self, request: Any) -> None:
+        """A request was added."""
+        if request.request_id not in self._numbers:
+            self._put(self._arrival(request, monotonic()), _with_prompt)
+
+    @guarded
+    def before(self, scheduler: Any) -> None:
+        """A step is about to be scheduled."""
+        if self._stream.is_over:
+            self.is_off = True
+        elif self._stream.wants_key:
+            self._key(scheduler)
+
+    @guarded
+    def scheduled(self, scheduler: Any, output: Any, start_s: float, end_s: float) -> None:
+        """A step was scheduled."""
+        counts = output.num_scheduled_tokens
+        preempted = [self._numbers[one] for one in output.preempted_req_ids or () if one in self._numbers]
+        if not counts and not preempted:
+            return
+        requests, numbers = scheduler.requests, self._numbers
+        rows = []
+        for request_id, count in counts.items():
+            # vLLM has counted the step's tokens as computed already.
+            rows.append((numbers[request_id], count, requests[request_id].num_computed_tokens - count))
+            if request_id in self._owed:
+                self._owed.discard(request_id)
+                self._put({"k": "p", "r": numbers[request_id], "_": requests[request_id]}, _with_prompt)
+        self._steps += bool(counts)
+        line: Line = {
+            "k": "s",
+            "n": self._steps if counts else 0,
+            "t": start_s,
+            "d": end_s - start_s,
+            "rows": rows,
+            "run": len(scheduler.running),
+            "wait": self._num_waiting(scheduler),
+        }
+        if preempted:
+            line["pre"] = preempted
+        self._add_tables(line, scheduler, output)
+        waiting = self._first_waiting(scheduler)
+        if waiting != self._waiting:
+            self._waiting = line["q"] = waiting
+        if counts:
+            while len(self._in_flight) >= _MOST_IN_FLIGHT:
+                del self._in_flight[next(iter(self._in_flight))]
+            self._in_flight[id(output)] = (self._steps, [row[0] for row in rows])
+        self._put(line)
+
+    @guarded
+    def updated(self, scheduler: Any, step: tuple[Any, Any, Any], start_s: float, end_s: float) -> None:
+        """A step's tokens were taken in.
+
+        Args:
+            step: what was scheduled, what the model said, and what goes to the clients.
+        """
+        scheduled, model_output, outputs = step
+        number, rows = self._in_flight.pop(id(scheduled), (0, []))
+        numbers = self._numbers
+        order = [row for one in model_output.req_ids if (row := numbers.get(one)) is not None]
+        out, end = [], []
+        for of_client in outputs.values():
+            for one in of_client.outputs:
+                request = numbers.get(one.request_id)
+                if request is None:
+                    continue
+                if one.new_token_ids:
+                    out.append((request, tuple(one.new_token_ids)))
+                if one.finish_reason is not None:
+                    end.append((request, str(one.finish_reason)))
+                    del numbers[one.request_id]
+        if not (number or out or end):
+            return
+        free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
+        line: Line = {"k": "o", "n": number, "t": start_s, "d": end_s - start_s, "out": out, "free": free}
+        if end:
+            line["end"] = end
+        if order != rows:
+            line["order"] = order
+        self._put(line)
+        if number and number % COST_EVERY == 0:
+            self._put(self._cost())
+
+    @guarded
+    def ended(self, request_ids: Iterable[str], reason: str) -> None:
+        """Requests were ended from outside: their client left, or the front end found a stop string."""
+        end = [(self._numbers.pop(one), reason) for one in request_ids if one in self._numbers]
+        if end:
+            self._put({"k": "f", "t": monotonic(), "end": end})
+
+    def close(self) -> None:
+        """The server ends."""
+        if self.is_off:
+            return
+        self.is_off = True
+        try:
+            self._put(self._cost())
+            self._stream.close()
+        except Exception as exc:
+            self.fault(exc)
+
+    def fault(self, exc: Exception) -> None:
+        """Count a fault of this recorder; the first is logged, too many end the recording."""
+        self.num_faults += 1
+        words = f"{type(exc).__name__}: {exc}"
+        try:
+            if self.num_faults == 1:
+                _log.warning("cbtui: a step could not be recorded (%s); the server goes on", words)
+            self._put({"k": "fault", "n": self.num_faults, "what": words[:200]})
+            self._stream.wants_key = True
+        except Exception:
+            self.is_off = True
+        if self.num_faults >= MOST_FAULTS and not self.is_off:
+            self.is_off = True
+            _log.warning("cbtui: %d faults, the recording stops", self.num_faults)
+            self._stream.close(0.0)
+
+    # -- lines --------------------------------------------------------------------------------
+
+    def _put(self, line: Line, finish: Callable[[Line], Line] | None = None) -> None:
+        self._stream.put(line, finish)
+
+    def _number(self, request_id: str) -> int:
+        number = self._numbers.get(request_id)
+        if number is None:
+            number = self._numbers[request_id] = self._next_number
+            self._next_number += 1
+        return number
+
+    def _arrival(self, request: Any, now_s: float) -> Line:
+        params = request.sampling_params
+        line: Line = {
+            "k": "a",
+            "t": now_s,
+            "r": self._number(request.request_id),
+            "id": request.request_id,
+            "len": request.num_prompt_tokens,
+            "max": request.max_tokens,
+            "priority": request.priority,
+            "_": request,
+        }
+        if params is not None:
+            line["temperature"] = params.temperature
+            line["top_p"] = params.top_p
+            line["top_k"] = params.top_k
+            line["seed"] = params.seed
+            line["ignore_eos"] = params.ignore_eos
+        return line
+
+    def _add_tables(self, line: Line, scheduler: Any, output: Any) -> None:
+        """Block tables, as far as the step changed them. Copied: the workers go on with the same lists."""
+        group, numbers = self._group, self._numbers
+        if self._is_windowed:
+            # Blocks that have left the window are given back without a word.
+            manager = scheduler.kv_cache_manager
+            tables = {
+                numbers[one]: tuple(manager.get_block_ids(one)[group]) for one in output.num_scheduled_tokens
+            }
+            line["tables"] = tables
+            return
+        replaced = {numbers[new.req_id]: tuple(new.block_ids[group]) for new in output.scheduled_new_reqs}
+        added = {}
+        cached = output.scheduled_cached_reqs
+        for request_id, blocks in zip(cached.req_ids, cached.new_block_ids, strict=True):
+            if request_id in cached.resumed_req_ids:
+                replaced[numbers[request_id]] = tuple(blocks[group]) if blocks else ()
+            elif blocks and blocks[group]:
+                added[numbers[request_id]] = tuple(blocks[group])
+        if replaced:
+            line["tables"] = replaced
+        if added:
+            line["more"] = added
+
+    def _first_waiting(self, scheduler: Any) -> tuple[tuple[int, str], ...]:
+        numbers = self._numbers
+        return tuple(
+            (numbers[one.request_id], one.status.name)
+            for one in islice(_queued(scheduler), WAITING_SHOWN)
+            if one.request_id in numbers
+        )
+
+    @staticmethod
+    def _num_waiting(scheduler: Any) -> int:
+        return scheduler.get_request_counts()[1]
+
+    def _key(self, scheduler: Any) -> None:
+        now = monotonic()
+        running = {request.request_id for request in scheduler.running}
+        named = {request.request_id for request in islice(_queued(scheduler), WAITING_SHOWN)}
+        requests = []
+        for request in scheduler.requests.values():
+            if request.is_finished():
+                continue
+            line = self._arrival(request, now)
+            line["at"] = request.num_computed_tokens
+            line["total"] = len(request.all_token_ids)
+            line["on"] = request.request_id in running
+            if line["on"]:
+                line["table"] = tuple(
+                    scheduler.kv_cache_manager.get_block_ids(request.request_id)[self._group]
+                )
+            elif request.request_id not in named and not request.num_preemptions:
+                self._owed.add(request.request_id)
+                del line["_"]
+            requests.append(line)
+        self._waiting = self._first_waiting(scheduler)
+        key: Line = {
+            "k": "key",
+            "n": self._steps + 1,
+            "t": now,
+            "requests": requests,
+            "waiting": self._waiting,
+            "wait": self._num_waiting(scheduler),
+        }
+        self._stream.put_key(key, _finished_key)
+
+    def _cost(self) -> Line:
+        stream = self._stream
+        return {
+            "k": "cost",
+            "t": monotonic(),
+            "steps": self._steps,
+            "hooks_s": self.spent_ns / 1e9,
+            "thread_s": stream.cpu_s,
+            "lost": stream.num_lost,
+            "faults": self.num_faults,
+        }
+
+
+def _queued(scheduler: Any) -> Iterable[Any]:
+    """Those that wait, in the order in which they are looked at."""
+    yield from getattr(scheduler, "kv_holding_waiting", ())
+    yield from scheduler.waiting
+
+
+def _with_prompt(line: Line) -> Line:
+    """In the stream's thread: the prompt's ids, and in a keyframe what came after them."""
+    request = line.pop("_", None)
+    if request is None:
+        return line
+    line["prompt"] = request.prompt_token_ids or []
+    if "total" in line:
+        line["out"] = request.all_token_ids[request.num_prompt_tokens : line["total"]]
+    return line
+
+
+def _finished_key(line: Line) -> Line:
+    line["requests"] = [_with_prompt(one) for one in line["requests"]]
+    return line

@@ -10,11 +10,12 @@ import msgspec
 from cbtui.cli.compare import show
 from cbtui.cli.console import CommandError, listed
 from cbtui.cli.sources import Complaints
+from engine.attach.recordings import read_recording
 from engine.config import EngineConfig
 from engine.runner import Ready
 from engine.stream.comparison import compare
 from engine.stream.records import StepRecord
-from engine.stream.trace_files import Trace, info_of, read_trace
+from engine.stream.trace_files import Trace, info_of
 
 
 def are_traces(files: Sequence[str]) -> bool:
@@ -23,9 +24,9 @@ def are_traces(files: Sequence[str]) -> bool:
     Raises:
         CommandError: several files, and not all are traces.
     """
-    from engine.stream.trace_files import is_trace
+    from engine.attach.recordings import is_recording
 
-    found = [file != "-" and is_trace(Path(file).expanduser()) for file in files]
+    found = [file != "-" and is_recording(Path(file).expanduser()) for file in files]
     if len(files) > 1 and not all(found):
         others = [file for file, one in zip(files, found, strict=True) if not one]
         are = "is no trace" if len(others) == 1 else "are no traces"
@@ -42,7 +43,7 @@ def compare_traces(files: Sequence[str], *, as_json: bool) -> int:
     Raises:
         CommandError, TraceError, ValueError: there is nothing to compare.
     """
-    traces = [read_trace(Path(file).expanduser()) for file in files]
+    traces = [read_recording(Path(file).expanduser()) for file in files]
     broken = 0
     for file, trace in zip(files, traces, strict=True):
         if trace.error:

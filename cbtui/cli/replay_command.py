@@ -14,7 +14,10 @@ _HISTORY = 1_000_000
 
 
 def replay(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A trace that --record wrote.")],
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="A trace of --record, or a recording vLLM's file."),
+    ],
     *,
     speed: Speed = "8",
     paused: Paused = False,
@@ -27,7 +30,7 @@ def replay(
     """Show a recorded trace in the same screen, without a model."""
     from cbtui.cli.screen_options import need_terminal, steps_per_s, theme_named
     from cbtui.options import LaunchOptions
-    from engine.stream.trace_files import opened
+    from engine.attach.recordings import opened
 
     path = Path(file).expanduser()
     with opened(path):

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from cbtui.cli.console import CommandError
+from engine.attach.vllm_lines import is_header
 from engine.live.commands import PromptRequest
 from engine.stream.trace_files import begins_as_trace
 from engine.workload import Asked, BadLine, read_workload, require_all
@@ -89,7 +90,7 @@ def workload_of(
         WorkloadError: nothing in it can be run.
     """
     name, data = read_bytes(options.source)
-    if begins_as_trace(data):
+    if begins_as_trace(data) or is_header(data):
         raise CommandError(f"{name} is a recorded run: `cbtui replay` shows it, `cbtui compare` compares it")
     asked = Asked(request=request or PromptRequest(prompt=""), max_tokens=options.max_tokens or default)
     lines = read_workload(data, asked, options.limit)

@@ -106,8 +106,8 @@ class ReplayDriver:
 
     def run(self, should_stop: Callable[[], bool]) -> None:
         """Block until a `Close` command, `close()` or `should_stop()`."""
+        from engine.attach.recordings import opened
         from engine.live.replay import ReplayLoop
-        from engine.stream.trace_files import opened
 
         with opened(self._path) as (header, records):
             ReplayLoop(

@@ -1,7 +1,8 @@
-"""A stream of our own records over a Unix socket: a header line, then a record a line, as in a trace file.
+"""A stream over a Unix socket: our own records, a header line, then a record a line, as in a trace file; or
+the lines of a recording vLLM (`vllm_stream.py`).
 
 The writer is whoever schedules (a scheduler subclass inside a server, for one); it owns the socket and
-listens. Steps and requests are the writer's own, so nothing in them is renumbered.
+listens. Of our own records nothing is renumbered.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.attach.source import Opened, Queue, Refused, SourceLost, SourceOver
+from engine.attach.vllm_lines import is_header
+from engine.attach.vllm_stream import Unfit, VllmLines
 from engine.config import EngineConfig
 from engine.live.commands import PromptRequest
 from engine.stream.records import Provenance, Record, StepRecord, TraceHeader
@@ -37,7 +40,7 @@ class StreamSource:
         self._socket: socket.socket | None = None
         self._buffer = bytearray()
         self._lines = 0
-        self._step = 0
+        self._reader: TraceLines | VllmLines | None = None
 
     def open(self) -> Opened:
         """Connect and read the header."""
@@ -52,14 +55,16 @@ class StreamSource:
                 self._receive()
         except OSError as exc:
             raise SourceLost(f"{self._path} does not answer: {exc.strerror or exc}") from None
-        header = self._decode(self._take_lines(1)[0])
-        if not isinstance(header, TraceHeader):
-            raise SourceLost(f"{self._path} is no stream of records: its first line is no header")
-        return Opened(
-            info=info_of(header),
-            config=EngineConfig(block_size=header.block_size, max_model_len=max(2, header.max_model_len)),
-            provenance=header.provenance or Provenance(engine="cbtui", address=f"unix:{self._path}"),
-        )
+        line, self._lines = self._take_lines(1)[0], 1
+        if self._reader is None or isinstance(self._reader, VllmLines) != is_header(line):
+            address = f"unix:{self._path}"
+            self._reader = VllmLines(address) if is_header(line) else TraceLines(address)
+        try:
+            return self._reader.begin(line)
+        except Unfit as exc:
+            raise SourceOver(str(exc)) from None
+        except TraceError as exc:
+            raise SourceLost(f"{self._path} is no stream of records: {exc}") from None
 
     def read(self, timeout_s: float) -> Sequence[Record]:
         """Whole lines since the last call."""
@@ -72,7 +77,7 @@ class StreamSource:
                 self._receive()
             except (OSError, ValueError) as exc:  # ValueError: closed meanwhile
                 raise SourceLost(f"{self._path} broke off: {exc}") from None
-        return [self._record(line) for line in self._take_lines()]
+        return [record for line in self._take_lines() for record in self._records(line)]
 
     def queue(self) -> Queue | None:
         return None
@@ -105,19 +110,53 @@ class StreamSource:
         self._buffer = bytearray(rest)
         return lines
 
-    def _decode(self, line: bytes) -> TraceHeader | Record:
+    def _records(self, line: bytes) -> Sequence[Record]:
+        assert self._reader is not None
         self._lines += 1
         try:
-            return decode_line(line, self._lines)
+            return self._reader.records(line, self._lines)
         except TraceError as exc:
             raise SourceLost(f"{self._path}, {exc}") from None
 
-    def _record(self, line: bytes) -> Record:
-        record = self._decode(line)
+
+class TraceLines:
+    """Reads the lines of a trace, as they come.
+
+    Args:
+        address: where they come from.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._step = 0
+
+    def begin(self, line: bytes) -> Opened:
+        """Take the header.
+
+        Raises:
+            TraceError: it is none.
+        """
+        header = decode_line(line, 1)
+        if not isinstance(header, TraceHeader):
+            raise TraceError("its first line is no header")
+        return Opened(
+            info=info_of(header),
+            config=EngineConfig(block_size=header.block_size, max_model_len=max(2, header.max_model_len)),
+            provenance=header.provenance or Provenance(engine="cbtui", address=self._address),
+        )
+
+    def records(self, line: bytes, number: int) -> Sequence[Record]:
+        """The record of a later line.
+
+        Raises:
+            TraceError: it is none.
+            SourceOver: the steps begin anew.
+        """
+        record = decode_line(line, number)
         if isinstance(record, TraceHeader):
-            raise SourceLost(f"{self._path}, line {self._lines}: a second header")
+            raise TraceError(f"line {number}: a second header")
         if isinstance(record, StepRecord):
             if record.step <= self._step:
                 raise SourceOver("the server was started anew; attach again to follow it")
             self._step = record.step
-        return record
+        return [record]

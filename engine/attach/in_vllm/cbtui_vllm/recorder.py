@@ -33,7 +33,7 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from itertools import islice
 from time import monotonic, perf_counter_ns
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec, cast
 
 from .facts import shown_group
 from .stream import Line, Stream
@@ -50,10 +50,11 @@ _MOST_IN_FLIGHT = 64
 _log = logging.getLogger("vllm.cbtui")
 
 P = ParamSpec("P")
-_Hook = Callable[Concatenate["Recorder", P], None]
 
 
-def guarded(hook: _Hook[P]) -> _Hook[P]:
+def guarded(
+    hook: Callable[Concatenate[Recorder, P], None],
+) -> Callable[Concatenate[Recorder, P], None]:
     """Let no exception out of a hook, and add up the time it takes."""
 
     @wraps(hook)
@@ -67,7 +68,7 @@ def guarded(hook: _Hook[P]) -> _Hook[P]:
             self.fault(exc)
         self.spent_ns += perf_counter_ns() - start
 
-    return call
+    return cast("Callable[Concatenate[Recorder, P], None]", call)
 
 
 class Recorder:

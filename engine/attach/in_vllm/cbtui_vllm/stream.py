@@ -40,8 +40,11 @@ class Sink(Protocol):
     `wants_key` is whether a keyframe is needed before anything else can be understood.
     """
 
-    wants_key: bool
-    is_pending: bool
+    @property
+    def wants_key(self) -> bool: ...
+
+    @property
+    def is_pending(self) -> bool: ...
 
     def write(self, kind: str, line: bytes) -> None: ...
 

@@ -1,0 +1,76 @@
+"""Recorded streams on disk, whoever wrote them: this program's traces, or a recording vLLM's file.
+
+The same two readers as `engine.stream.trace_files`, which knows traces alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine.attach.vllm_lines import is_header
+from engine.attach.vllm_stream import VllmLines, read_stream
+from engine.stream import trace_files
+from engine.stream.records import SCHEMA_VERSION, Record, TraceHeader
+from engine.stream.trace import TraceError
+from engine.stream.trace_files import Trace
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[TraceHeader, Iterator[Record]]]:
+    """A recording's header, and its records one at a time.
+
+    Raises:
+        TraceError: it cannot be opened, or is none. The message names the file.
+    """
+    if not _is_vllm(path):
+        with trace_files.opened(path) as (header, records):
+            yield header, records
+        return
+    with path.open("rb") as file:
+        reader = VllmLines(address="")
+        try:
+            known = reader.begin(file.readline())
+        except TraceError as exc:
+            raise TraceError(f"{path}, {exc}") from None
+        yield (
+            TraceHeader(
+                SCHEMA_VERSION,
+                known.info.name,
+                known.info.device,
+                known.info.dtype,
+                block_size=known.config.block_size,
+                max_model_len=known.info.max_model_len,
+                provenance=known.provenance,
+            ),
+            read_stream(iter(file), reader),
+        )
+
+
+def read_recording(path: Path) -> Trace:
+    """A recording in memory.
+
+    Raises:
+        TraceError: not even the header can be read.
+    """
+    records: list[Record] = []
+    with opened(path) as (header, found):
+        try:
+            records.extend(found)
+        except TraceError as exc:
+            return Trace(header, tuple(records), str(exc))
+    return Trace(header, tuple(records))
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a file is one."""
+    return _is_vllm(path) or trace_files.is_trace(path)
+
+
+def _is_vllm(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return is_header(file.readline(1 << 16))
+    except OSError:
+        return False

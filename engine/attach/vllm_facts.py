@@ -1,0 +1,84 @@
+"""What a recording vLLM says of itself, as a screen needs it. Pure.
+
+`provenance_of` is the place that says what in the records is not the server's own word.
+"""
+
+from __future__ import annotations
+
+from engine.attach.vllm_lines import VERSION, Cost, Header
+from engine.config import SLOT_LIMIT, ConfigError, EngineConfig
+from engine.runner import ModelInfo
+from engine.stream.records import Provenance
+
+
+def provenance_of(header: Header, address: str) -> Provenance:
+    """Whose records these are, and what in them the server does not say itself."""
+    engine = f"vLLM {header.vllm}".strip()
+    if header.data_parallel > 1:
+        engine += f", data-parallel rank {header.rank} of {header.data_parallel}"
+    inferred = [
+        ("mask", "it follows from the query and context lengths"),
+        ("slots", "a request is drawn where it entered the batch; vLLM moves it up when others end"),
+        ("waiting_requests", "why one waits follows from the limits and the step"),
+    ]
+    if header.groups > 1:
+        inferred.append(("blocks", f"the tables of one of {header.groups} groups of KV blocks"))
+    return Provenance(
+        engine=engine,
+        address=address,
+        inferred=tuple(inferred),
+        absent=(("logprobs", "vLLM computes them for those who ask only"),),
+    )
+
+
+def unfit(header: Header) -> str:
+    """Why a stream cannot be followed, in a sentence; empty: it can."""
+    if header.cbtui_vllm > VERSION:
+        return f"the stream has version {header.cbtui_vllm}, this program reads up to {VERSION}"
+    if header.speculative:
+        return "this vLLM decodes speculatively, which no step's record can show: attach its URL instead"
+    return ""
+
+
+def info_of(header: Header, tokenizer_path: str = "") -> ModelInfo:
+    """The model it serves."""
+    return ModelInfo(
+        name=header.model.rstrip("/").rpartition("/")[2],
+        source=header.path,
+        device=header.device,
+        dtype=header.dtype,
+        max_model_len=header.max_model_len,
+        tokenizer_path=tokenizer_path,
+    )
+
+
+def config_of(header: Header) -> EngineConfig:
+    """Its limits, as far as this engine has them, too."""
+    limits = {
+        "mode": mode_of(header),
+        "max_num_seqs": min(header.max_num_seqs, SLOT_LIMIT),
+        "max_num_batched_tokens": header.max_num_batched_tokens,
+        "max_model_len": header.max_model_len,
+        "block_size": header.block_size,
+        "num_blocks": header.num_blocks,
+        "prefix_caching": header.prefix_caching,
+    }
+    try:
+        return EngineConfig(**limits)  # type: ignore[arg-type]
+    except ConfigError:
+        return EngineConfig()
+
+
+def mode_of(header: Header) -> str:
+    """Its way to batch, by this engine's name."""
+    return "chunked" if header.chunked_prefill else "continuous"
+
+
+def figures_of(cost: Cost) -> tuple[tuple[str, float | None], ...]:
+    """What recording costs the server, as figures of a record."""
+    return (
+        ("recording: seconds in the server's steps", cost.hooks_s),
+        ("recording: seconds of its own thread", cost.thread_s),
+        ("recording: lines lost", float(cost.lost)),
+        ("recording: faults", float(cost.faults)),
+    )

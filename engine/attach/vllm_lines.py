@@ -1,0 +1,163 @@
+"""The lines a recording vLLM writes, as structs. What each means is said where they are made:
+`engine/attach/in_vllm/cbtui_vllm/recorder.py`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+#: The newest version of the lines this can read.
+VERSION = 1
+
+
+class _Line(msgspec.Struct, frozen=True, tag_field="k"):
+    """A line; `k` says which."""
+
+
+class Header(_Line, frozen=True, tag="header"):
+    """A server's facts, the first line of every stream. `t` and `wall` are one moment on two clocks."""
+
+    cbtui_vllm: int
+    model: str
+    t: float
+    wall: float
+    pid: int
+    vllm: str = ""
+    path: str = ""
+    tokenizer: str = ""
+    dtype: str = ""
+    device: str = ""
+    block_size: int = 16
+    num_blocks: int = 0
+    groups: int = 1
+    max_model_len: int = 2048
+    max_num_seqs: int = 1
+    max_num_batched_tokens: int = 2048
+    chunked_prefill: bool = True
+    async_scheduling: bool = False
+    policy: str = "fcfs"
+    prefix_caching: bool = False
+    speculative: bool = False
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    rank: int = 0
+
+
+class Arrived(_Line, frozen=True, tag="a"):
+    """A request, also within a keyframe, where `at`, `out`, `on` and `table` say how far it is.
+
+    `len` stands for `prompt` where the ids are not told (yet).
+    """
+
+    t: float
+    r: int
+    id: str
+    len: int
+    max: int
+    prompt: tuple[int, ...] = ()
+    priority: int = 0
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    ignore_eos: bool = False
+    at: int = 0
+    out: tuple[int, ...] = ()
+    on: bool = False
+    table: tuple[int, ...] = ()
+
+
+class Prompt(_Line, frozen=True, tag="p"):
+    """The prompt of a request that came without it."""
+
+    r: int
+    prompt: tuple[int, ...]
+
+
+class Key(_Line, frozen=True, tag="key"):
+    """Everything alive before step `n`."""
+
+    n: int
+    t: float
+    requests: tuple[Arrived, ...]
+    waiting: tuple[tuple[int, str], ...] = ()
+    wait: int = 0
+
+
+class Scheduled(_Line, frozen=True, tag="s"):
+    """A step as it was scheduled."""
+
+    n: int
+    t: float
+    d: float
+    rows: tuple[tuple[int, int, int], ...]
+    run: int
+    wait: int
+    tables: dict[int, tuple[int, ...]] = {}
+    more: dict[int, tuple[int, ...]] = {}
+    pre: tuple[int, ...] = ()
+    q: tuple[tuple[int, str], ...] | None = None
+
+
+class Output(_Line, frozen=True, tag="o"):
+    """What came of a step."""
+
+    n: int
+    t: float
+    d: float
+    out: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    free: int = 0
+    end: tuple[tuple[int, str], ...] = ()
+    order: tuple[int, ...] | None = None
+
+
+class Ended(_Line, frozen=True, tag="f"):
+    """Requests ended from outside."""
+
+    t: float
+    end: tuple[tuple[int, str], ...]
+
+
+class Cost(_Line, frozen=True, tag="cost"):
+    """What recording has cost since the start."""
+
+    t: float
+    steps: int
+    hooks_s: float
+    thread_s: float
+    lost: int
+    faults: int
+
+
+class Lost(_Line, frozen=True, tag="lost"):
+    """So many lines are missing here."""
+
+    n: int
+
+
+class Fault(_Line, frozen=True, tag="fault"):
+    """A fault of the recorder itself."""
+
+    n: int
+    what: str
+
+
+Line = Header | Arrived | Prompt | Key | Scheduled | Output | Ended | Cost | Lost | Fault
+
+_decoder = msgspec.json.Decoder(Line)
+_START = b'{"k":"header","cbtui_vllm":'
+
+
+def is_header(line: bytes) -> bool:
+    """Whether a first line is a recording vLLM's."""
+    return line.startswith(_START)
+
+
+def decode(line: bytes) -> Line:
+    """A line.
+
+    Raises:
+        msgspec.DecodeError, UnicodeDecodeError: it is none.
+    """
+    return _decoder.decode(line)

@@ -1,0 +1,96 @@
+"""The parts of a step's record that follow from what a recording vLLM scheduled. Knows no lines' order.
+
+`segments_of` moves the requests on: what a step has fed counts as computed from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from engine.attach.vllm_lines import Header, Scheduled
+from engine.attach.vllm_requests import Followed
+from engine.step.plan import SegmentKind
+from engine.stream.records import UNKNOWN_TOKEN, Segment, SlotRecord, TokenCounts
+
+
+def row_order(scheduled: Scheduled, said: Sequence[int] | None) -> list[int]:
+    """Requests as they lay in the batch: as the server said, else as it scheduled them."""
+    rows = [number for number, _, _ in scheduled.rows]
+    order = [number for number in said or () if number in rows]
+    return order + [number for number in rows if number not in order]
+
+
+def lacking(scheduled: Scheduled, header: Header) -> str:
+    """What the head of the queue lacked in a step, as the limits tell."""
+    if scheduled.pre:
+        return "kv_blocks"
+    if scheduled.run >= header.max_num_seqs:
+        return "no_free_slot"
+    if sum(count for _, count, _ in scheduled.rows) >= header.max_num_batched_tokens:
+        return "token_budget"
+    return "kv_blocks"
+
+
+def segments_of(
+    order: Sequence[int],
+    scheduled: Scheduled,
+    requests: Mapping[int, Followed],
+    sampled: Mapping[int, tuple[int, ...]],
+) -> tuple[tuple[Segment, ...], TokenCounts]:
+    """The segments in the order of the row, and what its tokens were spent on."""
+    rows = {number: (count, start) for number, count, start in scheduled.rows}
+    segments = []
+    q_start = kv_start = prompt = decode = recomputed = 0
+    for number in order:
+        request = requests[number]
+        count, start = rows[number]
+        stop = start + count
+        ids = request.tokens[start:stop]
+        ids += [UNKNOWN_TOKEN] * (count - len(ids))
+        is_decode = request.num_outputs and start == len(request.tokens) - 1
+        kind: SegmentKind = "decode" if is_decode else "prefill"
+        again = max(0, min(stop, request.high_water) - start)
+        new_prompt = max(0, min(stop, request.num_prompt) - (start + again))
+        recomputed, prompt = recomputed + again, prompt + new_prompt
+        decode += count - again - new_prompt
+        request.computed = stop
+        request.high_water = max(request.high_water, stop)
+        assert request.lane is not None
+        token = sampled.get(number)
+        segments.append(
+            Segment(
+                request.request_id,
+                request.lane,
+                kind,
+                0,
+                q_start,
+                count,
+                kv_start,
+                stop,
+                start,
+                tuple(ids),
+                tuple(request.table),
+                max(0, request.num_prompt - stop) if kind == "prefill" else 0,
+                token[-1] if token else None,
+            )
+        )
+        q_start, kv_start = q_start + count, kv_start + stop
+    return tuple(segments), TokenCounts(prompt, decode, recomputed)
+
+
+def slots_of(requests: Iterable[Followed]) -> tuple[SlotRecord, ...]:
+    """Who is in a lane, by its number."""
+    slots = [
+        SlotRecord(
+            request.lane,
+            request.request_id,
+            held=False,
+            num_computed_tokens=request.computed,
+            num_prompt_tokens=request.num_prompt,
+            num_output_tokens=request.num_outputs,
+            max_tokens=request.max_tokens,
+        )
+        for request in requests
+        if request.lane is not None
+    ]
+    return tuple(sorted(slots, key=lambda slot: slot.slot))

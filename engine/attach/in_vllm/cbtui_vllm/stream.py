@@ -14,6 +14,7 @@ import logging
 import os
 import queue
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -156,8 +157,14 @@ class FileSink:
     is_pending = False
 
     def __init__(self, path: Path, header: bytes) -> None:
-        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        # O_NONBLOCK: opening a pipe nobody reads would hold the server's start.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        number = os.open(path, flags, 0o600)
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            os.close(number)
+            raise OSError(f"{path} is no regular file")
         os.fchmod(number, 0o600)
+        os.ftruncate(number, 0)
         self._file = os.fdopen(number, "wb", buffering=0)
         self.write("header", header)
 

@@ -1,0 +1,247 @@
+"""The recorder inside the server: it notes what happens, and nothing it does can reach the server."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fake_vllm
+import pytest
+from cbtui_vllm import recorder as recorders
+from cbtui_vllm.recorder import Recorder
+from fake_vllm import Request, config, turn
+
+from engine.attach import vllm_lines
+from engine.attach.vllm_fold import VllmFold
+from engine.stream.records import Record, StepRecord
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:  # a socket's path has to be short
+        yield Path(name)
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Any:
+    fake_vllm.install(monkeypatch)
+    return importlib.import_module("cbtui_vllm.scheduler")
+
+
+def made(module: Any, setting: str, patch: pytest.MonkeyPatch, **limits: Any) -> Any:
+    patch.setenv("CBTUI_VLLM_STREAM", setting)
+    return module.RecordingScheduler(config(**limits), kv_cache_config=None)
+
+
+def records_of(path: Path) -> list[Record]:
+    fold = VllmFold()
+    return [r for line in path.read_bytes().splitlines() for r in fold.take(vllm_lines.decode(line))]
+
+
+def run_three(scheduler: Any) -> None:
+    for number in range(3):
+        scheduler.add_request(Request(f"r{number}", [number] * 3, 2 + number))
+    while scheduler.requests:
+        turn(scheduler)
+
+
+def test_what_happens_becomes_records(module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "steps.jsonl"
+    scheduler = made(module, str(path), monkeypatch)
+    run_three(scheduler)
+    scheduler.shutdown()
+    assert scheduler.was_shut_down
+    steps = [record for record in records_of(path) if isinstance(record, StepRecord)]
+    assert [record.tokens.total for record in steps] == [6, 2, 4, 1, 1, 1]
+    assert [len(record.segments) for record in steps] == [2, 2, 2, 1, 1, 1]
+    assert steps[2].segments[1].block_ids == (3,)
+    finished = [(one.request_id, one.reason) for record in steps for one in record.events.finished]
+    assert finished == [("r0", "length"), ("r1", "length"), ("r2", "length")]
+    assert steps[0].free_blocks == 97
+
+
+def test_a_server_that_schedules_ahead_gets_its_own_scheduler(
+    module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = made(module, str(folder / "a"), monkeypatch, async_scheduling=True)
+    assert isinstance(scheduler, fake_vllm.AsyncScheduler)
+    assert not isinstance(made(module, str(folder / "b"), monkeypatch), fake_vllm.AsyncScheduler)
+
+
+def test_a_reader_of_an_idle_server_misses_nothing(
+    module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = made(module, f"unix:{folder / 'run' / 's'}", monkeypatch)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as reader:
+        reader.settimeout(PATIENCE_S)
+        reader.connect(str(folder / "run" / "s"))
+        file = reader.makefile("rb")
+        fold = VllmFold()
+        fold.take(vllm_lines.decode(file.readline()))
+        wait_for(lambda: scheduler._recorder._stream.wants_key)
+        run_three(scheduler)
+        scheduler.shutdown()
+        records = [r for line in file for r in fold.take(vllm_lines.decode(line))]
+    assert [r.step for r in records if isinstance(r, StepRecord)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_reader_that_comes_late_gets_prompts_and_outputs_so_far(
+    module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorders, "WAITING_SHOWN", 1)
+    scheduler = made(module, f"unix:{folder / 'run' / 's'}", monkeypatch, max_num_seqs=1)
+    for number in range(4):
+        scheduler.add_request(Request(f"r{number}", [number] * 3, 3))
+    turn(scheduler)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as reader:
+        reader.settimeout(PATIENCE_S)
+        reader.connect(str(folder / "run" / "s"))
+        file = reader.makefile("rb")
+        lines = [json.loads(file.readline())]
+        wait_for(lambda: scheduler._recorder._stream.wants_key)
+        while scheduler.requests:
+            turn(scheduler)
+        scheduler.shutdown()
+        lines += [json.loads(line) for line in file]
+    key = lines[1]
+    assert key["k"] == "key" and key["n"] == 2
+    assert [(one["id"], one.get("prompt"), one.get("out")) for one in key["requests"]] == [
+        ("r0", [0, 0, 0], [3]),
+        ("r1", [1, 1, 1], []),
+        ("r2", None, None),
+        ("r3", None, None),
+    ]
+    assert [(one["r"], one["prompt"]) for one in lines if one["k"] == "p"] == [(2, [2] * 3), (3, [3] * 3)]
+    fold = VllmFold()
+    records = [r for one in lines for r in fold.take(vllm_lines.decode(json.dumps(one).encode()))]
+    last = [r for r in records if isinstance(r, StepRecord)][-1]
+    assert last.segments[0].request_id == "r3"
+
+
+def test_requests_ended_from_outside(module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = made(module, str(folder / "steps"), monkeypatch)
+    for number in range(3):
+        scheduler.add_request(Request(f"r{number}", [number] * 3, 9))
+    turn(scheduler)
+    scheduler.finish_requests((name for name in ["r0"]), None)  # vLLM takes any iterable, read once
+    scheduler.finish_requests(None, None)
+    assert not scheduler.requests
+    scheduler.shutdown()
+    ends = [one for record in records_of(folder / "steps") for one in record.events.finished]
+    assert [(one.request_id, one.reason, one.slot) for one in ends] == [
+        ("r0", "abort", 0),
+        ("r1", "abort", 1),
+        ("r2", "abort", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "hook", ["_arrival", "_add_tables", "_first_waiting", "_num_waiting", "_key", "_put"]
+)
+def test_no_fault_of_the_recorder_reaches_the_server(
+    module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hook: str
+) -> None:
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        raise KeyError("not there")
+
+    plain = fake_vllm.Scheduler(config())
+    run_three(plain)
+    scheduler = made(module, f"unix:{folder / 'run' / 's'}", monkeypatch)
+    scheduler._recorder._stream.wants_key = True
+    monkeypatch.setattr(Recorder, hook, broken)
+    run_three(scheduler)
+    scheduler.shutdown()
+    assert not scheduler.requests and scheduler.was_shut_down
+    warnings = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+    assert len(warnings) == 1 and "KeyError" in warnings[0]
+    assert scheduler._recorder.num_faults
+
+
+def test_after_a_fault_the_stream_goes_on_with_a_keyframe(
+    module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = made(module, str(folder / "steps"), monkeypatch)
+    whole = Recorder._add_tables
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "_add_tables", lambda *args: 1 / 0)
+        scheduler.add_request(Request("r0", [1, 2, 3], 6))
+        turn(scheduler)
+    assert Recorder._add_tables is whole
+    while scheduler.requests:
+        turn(scheduler)
+    scheduler.shutdown()
+    records = records_of(folder / "steps")
+    steps = [record for record in records if isinstance(record, StepRecord)]
+    assert [record.step for record in steps] == [2, 3, 4, 5, 6]
+    assert "ZeroDivisionError" in steps[0].events.errors[0]
+    ends = [one for record in records for one in record.events.finished]
+    assert [(one.reason, one.num_output_tokens) for one in ends] == [("length", 6)]
+
+
+def test_too_many_faults_end_the_recording(
+    module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler = made(module, str(folder / "steps"), monkeypatch)
+    monkeypatch.setattr(Recorder, "_add_tables", lambda *args: 1 / 0)
+    scheduler.add_request(Request("r0", [1], 100))
+    while scheduler.requests:
+        turn(scheduler)
+    assert scheduler._recorder.is_off and scheduler._recorder.num_faults == recorders.MOST_FAULTS
+    assert len(caplog.records) == 2
+    scheduler.shutdown()
+
+
+def test_a_place_that_cannot_be_made_is_said_and_the_server_starts(
+    module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.chmod(0o755)
+    scheduler = made(module, f"unix:{folder / 's'}", monkeypatch)
+    run_three(scheduler)
+    scheduler.shutdown()
+    assert "nothing is recorded: PermissionError" in caplog.text
+
+
+def test_an_exception_of_vllms_own_is_not_touched(
+    module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = made(module, str(folder / "steps"), monkeypatch)
+
+    def broken(*args: Any) -> Any:
+        raise RuntimeError("vLLM's own")
+
+    monkeypatch.setattr(fake_vllm.Scheduler, "schedule", broken)
+    with pytest.raises(RuntimeError, match="vLLM's own"):
+        scheduler.schedule()
+    scheduler.shutdown()
+
+
+def test_it_needs_nothing_but_the_standard_library_and_vllm() -> None:
+    folder = Path(recorders.__file__).parent
+    allowed = {"vllm", "__future__"}
+    import ast
+    import sys
+
+    for path in folder.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            for name in names:
+                top = name.partition(".")[0]
+                assert top in allowed or top in sys.stdlib_module_names, (path.name, name)
+
+
+def wait_for(done: Any) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)

@@ -88,7 +88,7 @@ def test_the_row_is_packed_without_gaps_and_tokens_are_told(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_block_has_two_owners_unless_a_common_prefix_is_in_it(name: str) -> None:
-    """A block is told by what is written in it: two tables may hold it only with the same tokens before it."""
+    """Two tables may hold a block at the same place only: what is before it is the same, too."""
     size = lines_of(name)[0].block_size  # type: ignore[union-attr]
     tables: dict[str, tuple[int, ...]] = {}
     fed: dict[str, list[int]] = {}

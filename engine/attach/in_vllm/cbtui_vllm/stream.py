@@ -240,7 +240,7 @@ class SocketSink:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(path))  # nobody else can enter its folder
         os.chmod(path, 0o600)
-        self._listener.listen(8)
+        self._listener.listen(64)
         threading.Thread(target=self._accept, name="cbtui-accept", daemon=True).start()
 
     @property
@@ -275,13 +275,14 @@ class SocketSink:
         while True:
             try:
                 connection, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            try:
                 connection.setblocking(False)
                 # The header goes out at once: an idle server writes nothing, and its reader shall know it.
-                connection.send(self._header)
-            except BlockingIOError:
-                connection.close()
+                connection.sendall(self._header)
             except OSError:
-                return
+                connection.close()  # gone already
             else:
                 self._new.put(connection)
                 self._on_reader()

@@ -118,6 +118,8 @@ SCREEN_KEYS: tuple[Key, ...] = (
         tooltip="The mask's true cells, then smaller ones until all is seen, then folded"),
     Key(id="view.cells_back", keys="Z,upper_z", action="cells(-1)", group=VIEW, shown="Z",
         tooltip="The same, backwards"),
+    Key(id="view.layers", keys="w", action="layers", group=VIEW, shown="w",
+        tooltip="The mask in the model's other layers, where some have a sliding window"),
     Key(id="engine.race", keys="r", action="race", label="race", group=ENGINE, shown="r", rank=3,
         tooltip="The same requests in two modes, side by side"),
     Key(id="view.lessons", keys="l", action="lessons", label="lessons", group=APP, shown="l", rank=5,

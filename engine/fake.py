@@ -12,7 +12,7 @@ from collections.abc import Callable
 from zlib import crc32
 
 from engine.request import SamplingParams
-from engine.runner import Encoded, EncodedPrompt, ModelInfo, PromptInput, Ready, RunnerEvent
+from engine.runner import Encoded, EncodedPrompt, ModelFacts, ModelInfo, PromptInput, Ready, RunnerEvent
 from engine.step.geometry import ArenaShape, Geometry, lay_out, read_cells
 from engine.step.mask import query_run
 from engine.step.plan import Plan, PlanRow, Reply, SampledToken
@@ -41,6 +41,7 @@ class FakeRunner:
         eos_token_id: a token that ends requests; None: none does.
         step_s: seconds a forward pretends to take (reported, not slept).
         delay_s: seconds a forward really sleeps.
+        window: keys a query sees, its own included; None: all before it.
         geometry: lays plans out; tests inject a broken one.
         reader: cells a row reads; tests inject a broken one.
     """
@@ -51,6 +52,7 @@ class FakeRunner:
         eos_token_id: int | None = None,
         step_s: float = 0.0,
         delay_s: float = 0.0,
+        window: int | None = None,
         geometry: Callable[[Plan, ArenaShape], Geometry] = lay_out,
         reader: Callable[[PlanRow, ArenaShape], list[int]] = read_cells,
     ) -> None:
@@ -61,7 +63,9 @@ class FakeRunner:
             max_model_len=1 << 20,
             eos_token_ids=() if eos_token_id is None else (eos_token_id,),
             has_chat_template=True,
+            facts=ModelFacts(layer_windows=(window,)),
         )
+        self._window = window
         self.step_s = step_s
         self.delay_s = delay_s
         self.plans: list[Plan] = []
@@ -112,7 +116,7 @@ class FakeRunner:
             if row.sampling is None:
                 sampled.append(None)
                 continue
-            start, stop = query_run(span, span.q_len - 1)
+            start, stop = query_run(span, span.q_len - 1, self._window)
             seen = key_axis[span.row][start:stop]
             sampled.append(self._sample(row, seen))
         return Reply(plan.epoch, plan.step, self.step_s, 0.0, sampled)

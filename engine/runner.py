@@ -43,7 +43,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
         num_parameters: numbers in its weights, shared ones once.
         num_layers: layers that keep keys and values.
         num_heads, num_kv_heads, head_dim: query heads, key heads and key width of the first layer.
-        sliding_window: keys a query sees in the layers that have a window; 0: none has.
+        layer_windows: keys a query sees, its own included, by layer; None: all before it. Empty: all see all.
         length_reason: why `max_model_len` is what it is, in half a sentence.
         route: `fast` (each sequence attends to its own cells) or `reference` (a dense mask).
         route_reason: why not the fast one although it was wanted; else empty.
@@ -59,13 +59,18 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     num_heads: int = 0
     num_kv_heads: int = 0
     head_dim: int = 0
-    sliding_window: int = 0
+    layer_windows: tuple[int | None, ...] = ()
     length_reason: str = ""
     route: str = ""
     route_reason: str = ""
     linears: str = ""
     decode_steps: str = ""
     largest_difference: float = 0.0
+
+    @property
+    def sliding_window(self) -> int:
+        """Keys a query sees in the layers that have a window; 0: none has."""
+        return max((window or 0 for window in self.layer_windows), default=0)
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

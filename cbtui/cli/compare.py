@@ -19,6 +19,7 @@ from engine.config import EngineConfig
 from engine.live.commands import PromptRequest
 from engine.runner import EncodedPrompt, ModelRunner, Ready
 from engine.session import config_for, encode, token_bytes_of
+from engine.step.mask import LayerKind, layer_kinds
 from engine.stream.comparison import Comparison, compare, folded, run_modes
 from engine.stream.records import Record, StepRecord
 from engine.stream.trace_files import TraceRecorder, header_of
@@ -84,7 +85,8 @@ def run_compare(options: CompareOptions) -> int:
                 readers[mode].append(metrics.reader(ready.info.name, mode))
         records = _records(options, config, runner, ready, requests, encoded, progress, readers)
     comparison = compare(records, ready, config)
-    show(comparison, records, as_json=options.as_json)
+    windows = ready.info.facts.layer_windows
+    show(comparison, records, as_json=options.as_json, kinds=layer_kinds(windows))
     return 1 if complaints.count or comparison.verdict in ("mismatch", "failed") else 0
 
 
@@ -179,16 +181,18 @@ def show(
     *,
     as_json: bool,
     summaries: Mapping[str, str] | None = None,
+    kinds: Sequence[LayerKind] = (LayerKind(),),
 ) -> None:
     """Print a comparison as data or as a report.
 
     Args:
         summaries: a line about each run; None: what its mode does.
+        kinds: the model's kinds of layers.
     """
     if as_json:
         write_line(msgspec.json.encode(comparison).decode())
         return
     console, look = report_console()
     ledgers = {mode: folded(run) for mode, run in records.items()}
-    for line in report(Reported(comparison, records, ledgers, summaries), look):
+    for line in report(Reported(comparison, records, ledgers, summaries, kinds), look):
         console.print(line)

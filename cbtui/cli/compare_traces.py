@@ -13,6 +13,7 @@ from cbtui.cli.sources import Complaints
 from engine.attach.recordings import read_recording
 from engine.config import EngineConfig
 from engine.runner import Ready
+from engine.step.mask import layer_kinds
 from engine.stream.comparison import compare
 from engine.stream.records import StepRecord
 from engine.stream.trace_files import Trace, info_of
@@ -66,7 +67,8 @@ def compare_traces(files: Sequence[str], *, as_json: bool) -> int:
         name: f"{_mode(trace)}, {trace.header.model}, {trace.header.device} {trace.header.dtype}"
         for name, trace in zip(names, traces, strict=True)
     }
-    show(comparison, records, as_json=as_json, summaries=summaries)
+    kinds = layer_kinds(first.header.layer_windows)
+    show(comparison, records, as_json=as_json, summaries=summaries, kinds=kinds)
     return 1 if broken or comparison.verdict in ("mismatch", "failed") else 0
 
 

@@ -10,11 +10,13 @@ from rich.text import Text
 
 from cbtui.cli.admission_log import admission_log
 from cbtui.cli.console import Look, badge, listed
-from cbtui.cli.step_drawing import draw_mask, draw_row, mask_legend, step_heading, telling_steps
+from cbtui.cli.step_drawing import draw_mask, draw_row, mask_legend, masks_of, step_heading, telling_steps
 from cbtui.cli.timelines import legend, steps_a_column, timeline
 from cbtui.cli.verdict import closing, identity
+from cbtui.drawing.mask_words import layers_words
 from cbtui.telling.naming import letter_of
 from engine.scheduling.modes import mode_named
+from engine.step.mask import LayerKind
 from engine.stream.comparison import Comparison, Latency, ModeResult
 from engine.stream.ledger import Ledger
 from engine.stream.records import Record, StepRecord
@@ -28,13 +30,14 @@ _TIMELINE_INDENT = 4
 class Reported:
     """What a report is made of: the figures and, by mode, the records and their ledger.
 
-    `summaries`: a line about each run; None: what its mode does.
+    `summaries`: a line about each run; None: what its mode does. `kinds`: the model's kinds of layers.
     """
 
     comparison: Comparison
     records: Mapping[str, Sequence[Record]]
     ledgers: Mapping[str, Ledger]
     summaries: Mapping[str, str] | None = None
+    kinds: Sequence[LayerKind] = (LayerKind(),)
 
 
 def report(reported: Reported, look: Look) -> list[Text]:
@@ -134,8 +137,18 @@ def _steps(reported: Reported, look: Look) -> list[list[Text]]:
     sections = []
     for record in telling_steps(reported.records[mode]):
         lines = [_heading(step_heading(record)), *draw_row(record, ledger, look), Text()]
-        sections.append([*lines, mask_legend(record), *draw_mask(record, ledger, look)])
+        lines.append(mask_legend(record))
+        for number in masks_of(record, reported.kinds):
+            if layers := _layers(reported.kinds, number):
+                lines.append(Text(layers, style="dim"))
+            lines += draw_mask(record, ledger, look, reported.kinds[number].window)
+        sections.append(lines)
     return sections
+
+
+def _layers(kinds: Sequence[LayerKind], number: int) -> str:
+    """Whose mask is drawn; empty where there is nothing to tell apart."""
+    return "" if kinds == (LayerKind(layers=kinds[0].layers),) else layers_words(kinds, number)
 
 
 def _table(comparison: Comparison, look: Look) -> list[Text]:

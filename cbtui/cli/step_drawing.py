@@ -19,7 +19,7 @@ from rich.text import Text
 from cbtui.cli.console import Look, colour_of
 from cbtui.looks.tokens import cell_width
 from cbtui.telling.naming import letter_of
-from engine.step.mask import QueryRun, query_runs
+from engine.step.mask import LayerKind, QueryRun, query_runs
 from engine.stream.ledger import Ledger
 from engine.stream.records import Record, Segment, StepRecord
 
@@ -70,15 +70,30 @@ def draw_row(record: StepRecord, ledger: Ledger, look: Look) -> list[Text]:
     return lines
 
 
-def draw_mask(record: StepRecord, ledger: Ledger, look: Look) -> list[Text]:
-    """The step's mask, a grid for each row of its tensor. Queries down, keys across."""
+def draw_mask(record: StepRecord, ledger: Ledger, look: Look, window: int | None = None) -> list[Text]:
+    """The step's mask, a grid for each row of its tensor. Queries down, keys across.
+
+    `window`: keys a query sees in the drawn layers; None: all before it.
+    """
     grids: list[Text] = []
     for row in range(min(record.shape[0], SEQUENCES_SHOWN)):
         segments = [s for s in record.segments if s.row == row][:SEQUENCES_SHOWN]
         if grids:
             grids.append(Text())
-        grids.extend(_grid(record, segments, row, ledger, look))
+        grids.extend(_grid(record, segments, row, ledger, look, window))
     return grids
+
+
+def masks_of(record: StepRecord, kinds: Sequence[LayerKind]) -> list[int]:
+    """The kinds of layers, by number, whose masks differ in this step: one of each, at least the first."""
+    seen: list[list[QueryRun]] = []
+    found = []
+    for number, kind in enumerate(kinds):
+        runs = list(query_runs(record.segments, record.shape, kind.window))
+        if runs not in seen:
+            seen.append(runs)
+            found.append(number)
+    return found
 
 
 def mask_legend(record: StepRecord) -> Text:
@@ -131,9 +146,14 @@ class _Stretch:
 
 
 def _grid(
-    record: StepRecord, segments: Sequence[Segment], row: int, ledger: Ledger, look: Look
+    record: StepRecord,
+    segments: Sequence[Segment],
+    row: int,
+    ledger: Ledger,
+    look: Look,
+    window: int | None,
 ) -> list[Text]:
-    runs = [run for run in query_runs(record.segments, record.shape) if run.row == row]
+    runs = [run for run in query_runs(record.segments, record.shape, window) if run.row == row]
     wanted = {record.segments.index(segment) for segment in segments} | {None}
     rows = _kept([run for run in runs if run.segment in wanted])
     queries = [run for run in rows if isinstance(run, QueryRun)]

@@ -13,7 +13,7 @@ from cbtui.drawing.window import merged
 from cbtui.following.frame import Frame
 from cbtui.looks.pieces import Line, Piece, clip_line
 from cbtui.telling.naming import Badges
-from cbtui.telling.words import badge_cell, badge_cells, count, percent
+from cbtui.telling.words import badge_cell, badge_cells, count, percent, ranges
 from engine.stream.records import Segment, StepRecord
 
 FREE, DEAD = "·", "░"
@@ -157,17 +157,6 @@ def _blocks_a_row(most: int, num_blocks: int) -> int:
         if row <= most:
             return min(row, num_blocks)
     return max(1, min(most, num_blocks))
-
-
-def ranges(blocks: Iterable[int]) -> str:
-    """`0–4, 9, 12–13`: block ids in table order, runs joined."""
-    runs: list[list[int]] = []
-    for block in blocks:
-        if runs and block == runs[-1][1] + 1:
-            runs[-1][1] = block
-        else:
-            runs.append([block, block])
-    return ", ".join(f"{first}" if first == last else f"{first}–{last}" for first, last in runs)
 
 
 #: The signs and their meaning.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from cbtui.drawing.mask import seen_keys
 from cbtui.drawing.token_cells import TokenBytes, percent, token_line
 from cbtui.drawing.window import merged
 from cbtui.looks.pieces import Line, Piece, clip_line, line_width
@@ -34,9 +35,18 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def cards(
-    record: StepRecord, badges: Badges, seen: Seen, text: TokenBytes, width: int, height: int
+    record: StepRecord,
+    badges: Badges,
+    seen: Seen,
+    text: TokenBytes,
+    width: int,
+    height: int,
+    window: int | None = None,
 ) -> list[Line]:
-    """A card for every sequence that sampled, in at most `width` × `height`; empty where they do not fit."""
+    """A card for every sequence that sampled, in at most `width` × `height`; empty where they do not fit.
+
+    `window`: keys a query sees in the shown layers; None: all before it.
+    """
     found = [segment for segment in record.segments if segment.sampled is not None]
     across = max(1, (width + _GAP) // (LEAST_WIDTH + _GAP))
     if not found or width < LEAST_WIDTH:
@@ -58,7 +68,7 @@ def cards(
         if first and blank:
             drawn.append(())
         here = found[first : first + across]
-        row = [_card(segment, badges, seen, text, (size, lines), depth) for segment in here]
+        row = [_card(segment, badges, seen, text, (size, lines), depth, window) for segment in here]
         drawn.extend(_beside([card[y] for card in row], size) for y in range(lines))
     return drawn
 
@@ -81,18 +91,28 @@ def _candidates(segment: Segment) -> list[tuple[int, float | None]]:
 
 
 def _card(
-    segment: Segment, badges: Badges, seen: Seen, text: TokenBytes, size: tuple[int, int], depth: int
+    segment: Segment,
+    badges: Badges,
+    seen: Seen,
+    text: TokenBytes,
+    size: tuple[int, int],
+    depth: int,
+    window: int | None,
 ) -> list[Line]:
     badge = badges[segment.request_id]
     width, height = size
     position = segment.position + segment.q_len - 1
-    count = f"{segment.kv_len:,} key{'s' * (segment.kv_len != 1)}"
+    num_seen = seen_keys(segment, window)
+    count = f"{num_seen:,} key{'s' * (num_seen != 1)}"
     name = f" {badge.letter} p{position} "
     cached = f", {segment.num_cached:,} cached"
+    if num_seen < segment.kv_len:
+        cached = f" of {segment.kv_len:,}"
     if segment.num_cached and cell_width(name) + 2 + len(count) + len(cached) <= width:
         count += cached
     head: Line = ((name, f"badge:{badge.colour}"), ("  ", ""), (count, "dim"))
-    lines = [clip_line(head, width), *_tokens(segment, badge.colour, seen, text, width, depth)]
+    ids = seen(segment, min(num_seen, width * depth))
+    lines = [clip_line(head, width), *_tokens(badge.colour, ids, text, width, depth)]
     candidates = _candidates(segment)[: height - 1 - depth]
     tokens = [token_line(text(token), "strong" if n == 0 else "") for n, (token, _) in enumerate(candidates)]
     column = min(max(map(line_width, tokens)), max(6, width - 18))
@@ -120,11 +140,8 @@ def _bar(share: float, columns: int) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def _tokens(
-    segment: Segment, colour: str, seen: Seen, text: TokenBytes, width: int, depth: int
-) -> list[Line]:
+def _tokens(colour: str, ids: tuple[int, ...], text: TokenBytes, width: int, depth: int) -> list[Line]:
     """The newest tokens looked back at, as many as fit `depth` lines; the query's own underlined."""
-    ids = seen(segment, width * depth)
     lines: list[list[Piece]] = [[]]
     used = 0
     for number, token in enumerate(reversed(ids)):

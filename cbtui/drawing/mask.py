@@ -36,7 +36,7 @@ class _Line:
 
 
 class MaskDrawing:
-    """One step's mask, folded into `width` × `height` cells or cell by cell.
+    """One step's mask in layers of one kind, folded into `width` × `height` cells or cell by cell.
 
     `count` body lines of `columns` columns stand under the heading. The heading and, with one grid, the
     queries' labels stay in place while the body scrolls.
@@ -44,9 +44,17 @@ class MaskDrawing:
 
     per_line = 1
 
-    def __init__(self, record: StepRecord, badges: Badges, layout: MaskLayout, lookback: Lookback) -> None:
+    def __init__(
+        self,
+        record: StepRecord,
+        badges: Badges,
+        layout: MaskLayout,
+        lookback: Lookback,
+        window: int | None = None,
+    ) -> None:
         self._record = record
         self._badges = badges
+        self._window = window
         self._layout = layout
         self._lookback = lookback
         self._by_row: dict[int, list[int]] = {}
@@ -159,7 +167,7 @@ class MaskDrawing:
         cell = _cell(keys)
         if keys.is_folded:
             label = keys.label
-            if len(label) > keys.columns:
+            if not label or len(label) > keys.columns:
                 label = badge.letter if badge and len(badge.letter) <= keys.columns else ""
             writer.text(label, style, keys.columns)
         elif badge is None:
@@ -220,7 +228,7 @@ class MaskDrawing:
         start, stop = (0, 1)
         if segment is not None:
             found = self._record.segments[segment]
-            start, stop = query_run(found, query - found.q_start)
+            start, stop = query_run(found, query - found.q_start, self._window)
         for keys in grid.keys:
             writer.fill(" ", keys.gap, "")
             before, allowed = _columns(keys, start, stop)
@@ -254,7 +262,7 @@ class MaskDrawing:
             return line if room < 4 else clip_line(merged([*line, ("  ", ""), (text, "dim")]), width)
         if not segment.num_cached or room < 8:
             return line
-        count = f"{segment.kv_len} keys "
+        count = f"{seen_keys(segment, self._window)} keys "
         if not is_counted or room < len(count) + 10:
             count = ""
         text = clip_left(self._lookback(segment), room - len(count))
@@ -282,19 +290,33 @@ class MaskDrawing:
 
 
 def folded(
-    record: StepRecord, badges: Badges, lookback: Lookback | None, width: int, height: int
+    record: StepRecord,
+    badges: Badges,
+    lookback: Lookback | None,
+    width: int,
+    height: int,
+    window: int | None = None,
 ) -> MaskDrawing:
     """The mask folded to show most in `width` × `height` cells, the heading line included.
 
-    Without `lookback` no text stands beside the rows, and the bars take its room.
+    Without `lookback` no text stands beside the rows, and the bars take its room. `window`: keys a query sees
+    in the shown layers; None: all before it.
     """
-    layout = folded_layout(record, badges, width, height, has_notes=lookback is not None)
-    return MaskDrawing(record, badges, layout, lookback or _no_text)
+    layout = folded_layout(record, badges, width, height, window=window, has_notes=lookback is not None)
+    return MaskDrawing(record, badges, layout, lookback or _no_text, window)
 
 
-def true_cells(record: StepRecord, badges: Badges, lookback: Lookback, width: int) -> MaskDrawing:
+def true_cells(
+    record: StepRecord, badges: Badges, lookback: Lookback, width: int, window: int | None = None
+) -> MaskDrawing:
     """The mask cell by cell; cells two columns wide where all of them fit `width`."""
-    return MaskDrawing(record, badges, true_layout(record, badges, width), lookback)
+    return MaskDrawing(record, badges, true_layout(record, badges, width), lookback, window)
+
+
+def seen_keys(segment: Segment, window: int | None) -> int:
+    """Keys that a segment's last query sees."""
+    start, stop = query_run(segment, segment.q_len - 1, window)
+    return stop - start
 
 
 def _no_text(segment: Segment) -> str:
@@ -304,7 +326,7 @@ def _no_text(segment: Segment) -> str:
 def _columns(keys: Keys, start: int, stop: int) -> tuple[int, int]:
     """Terminal columns blocked before, and allowed in, a stretch of keys by the run [start, stop).
 
-    In a bar that is partly allowed the share is rounded so that neither part disappears.
+    In a bar that is partly allowed the share is rounded so that no part disappears, if there is room.
     """
     low, high = max(start, keys.start), min(stop, keys.stop)
     if low >= high:
@@ -315,8 +337,14 @@ def _columns(keys: Keys, start: int, stop: int) -> tuple[int, int]:
     count = keys.stop - keys.start
     if high - low == count:
         return 0, keys.columns
-    allowed = max(1, min(keys.columns - 1, round((high - low) / count * keys.columns)))
-    return (0, allowed) if low == keys.start else (keys.columns - allowed, allowed)
+    most = keys.columns - int(low > keys.start) - int(high < keys.stop)
+    allowed = max(1, min(most, round((high - low) / count * keys.columns)))
+    if low == keys.start:
+        return 0, allowed
+    if high == keys.stop:
+        return keys.columns - allowed, allowed
+    before = round((low - keys.start) / count * keys.columns)
+    return max(0, min(max(1, before), keys.columns - allowed - 1)), allowed
 
 
 def _blank(keys: Keys, segment: int | None) -> tuple[str, str]:

@@ -53,7 +53,7 @@ class DenseMask(MaskDrawing):
         if segment is None:
             return 0, 1
         found = self._record.segments[segment]
-        return query_run(found, query - found.q_start)
+        return query_run(found, query - found.q_start, self._window)
 
     def _half(self, keys: Keys, segment: int | None, allowed: bool) -> str:
         badge = self._badge(segment)
@@ -83,6 +83,6 @@ def _no_text(segment: Segment) -> str:
     return ""
 
 
-def dense_cells(record: StepRecord, badges: Badges) -> DenseMask:
+def dense_cells(record: StepRecord, badges: Badges, window: int | None = None) -> DenseMask:
     """The mask at two queries a line, one column a key."""
-    return DenseMask(record, badges, cell_layout(record, badges, 1, per_line=2), _no_text)
+    return DenseMask(record, badges, cell_layout(record, badges, 1, per_line=2), _no_text, window)

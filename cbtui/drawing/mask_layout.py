@@ -11,7 +11,6 @@ from cbtui.drawing.mask_padded import fold_padded
 from cbtui.drawing.mask_shapes import (
     ENDS,
     NOTE_WIDTH,
-    UNFOLDED,
     Band,
     Grid,
     Hidden,
@@ -19,7 +18,7 @@ from cbtui.drawing.mask_shapes import (
     MaskLayout,
     Row,
     Way,
-    bar_label,
+    cached_keys,
     gutter_width,
     new_keys,
     note_columns,
@@ -70,7 +69,13 @@ def _true_keys(record: StepRecord, row: int, cell: int, gap: int) -> tuple[Keys,
 
 
 def folded_layout(
-    record: StepRecord, badges: Badges, width: int, height: int, *, has_notes: bool = True
+    record: StepRecord,
+    badges: Badges,
+    width: int,
+    height: int,
+    *,
+    window: int | None = None,
+    has_notes: bool = True,
 ) -> MaskLayout:
     """The layout that shows most in `width` × `height` cells without hiding a difference.
 
@@ -79,35 +84,42 @@ def folded_layout(
         badges: names, whose lengths count.
         width: columns.
         height: lines, the heading included.
+        window: keys a query sees in the shown layers; None: all before it.
         has_notes: room is kept beside the rows for the text that each looks back at.
     """
     if record.layout == "padded":
-        return fold_padded(record, badges, width, height, has_notes)
-    return _fold_ragged(record, badges, width, height, has_notes)
+        return fold_padded(record, badges, width, height, window, has_notes)
+    return _fold_ragged(record, badges, width, height, window, has_notes)
 
 
 #: From the most telling to the narrowest.
-_WAYS = tuple(
-    Way(cell, has_labels, folds_new, has_notes)
-    for folds_new in (False, True)
-    for has_labels in (True, False)
-    for has_notes in (True, False)
-    for cell in (2, 1)
-    if not (has_notes and not has_labels)
+_WAYS = (
+    *(
+        Way(cell, has_labels, ends, has_notes)
+        for ends in (None, ENDS)
+        for has_labels in (True, False)
+        for has_notes in (True, False)
+        for cell in (2, 1)
+        if not (has_notes and not has_labels)
+    ),
+    Way(1, False, 1, False),
+    Way(1, False, 0, False),
 )
 
 
-def _fold_ragged(record: StepRecord, badges: Badges, width: int, height: int, has_notes: bool) -> MaskLayout:
+def _fold_ragged(
+    record: StepRecord, badges: Badges, width: int, height: int, window: int | None, has_notes: bool
+) -> MaskLayout:
     gutter = gutter_width(record, badges)
     room = width - gutter
-    if sum(_least_columns(segment) + 1 for segment in record.segments) - 1 > room:
-        return _own_keys(record, gutter, width, height)
     looks_back = has_notes and any(segment.num_cached for segment in record.segments)
+    if _columns(_ragged_keys(record, badges, _WAYS[-1], window)) > room:
+        return _diagonal(record, gutter, width, height, window)
     for way in _WAYS:
         if way.has_notes and not looks_back:
             continue
-        keys = _ragged_keys(record, badges, way)
-        spare = room - sum(k.columns + k.gap for k in keys) - (NOTE_WIDTH + 2 if way.has_notes else 0)
+        keys = _ragged_keys(record, badges, way, window)
+        spare = room - _columns(keys) - (NOTE_WIDTH + 2 if way.has_notes else 0)
         if spare >= 0:
             if way.has_labels and all(segment.q_len == 1 for segment in record.segments):
                 kept = max(0, note_columns(room) - NOTE_WIDTH) if has_notes else 0
@@ -115,33 +127,23 @@ def _fold_ragged(record: StepRecord, badges: Badges, width: int, height: int, ha
             grid = Grid(0, keys, has_notes=looks_back, is_counted=not way.has_labels)
             rows = _fold_rows(record.segments, height - 1)
             return MaskLayout((Band((grid,), [row for own in rows for row in own]),), gutter)
-    return _own_keys(record, gutter, width, height)
+    raise AssertionError("the narrowest way fits, as was found before")
 
 
-def _least_columns(segment: Segment) -> int:
-    """Columns a sequence takes when everything that can be is folded."""
-    return int(segment.num_cached > 0) + min(segment.q_len, UNFOLDED)
+def _columns(keys: Iterable[Keys]) -> int:
+    return sum(k.columns + k.gap for k in keys)
 
 
-def _ragged_keys(record: StepRecord, badges: Badges, way: Way) -> tuple[Keys, ...]:
+def _ragged_keys(record: StepRecord, badges: Badges, way: Way, window: int | None) -> tuple[Keys, ...]:
     found: list[Keys] = []
     for number, segment in enumerate(record.segments):
-        letter = badges[segment.request_id].letter
-        own = _sequence_keys(number, segment, letter, way)
+        own = [
+            *cached_keys(number, segment, window, way, badges[segment.request_id].letter),
+            *new_keys(number, segment.kv_start + segment.num_cached, segment.q_len, way),
+        ]
         found.append(_moved(own[0], gap=int(bool(found))))
         found.extend(own[1:])
     return tuple(found)
-
-
-def _sequence_keys(number: int, segment: Segment, letter: str, way: Way) -> list[Keys]:
-    found: list[Keys] = []
-    new = segment.kv_start + segment.num_cached
-    if segment.num_cached:
-        label = letter + bar_label(segment.num_cached)
-        columns = len(label) + 1 if way.has_labels else 1
-        found.append(Keys("cached", number, segment.kv_start, new, columns, True, label))
-    found.extend(new_keys(number, new, segment.q_len, way))
-    return found
 
 
 def _moved(keys: Keys, gap: int) -> Keys:
@@ -174,27 +176,67 @@ def _in_proportion(keys: tuple[Keys, ...], spare: int, cell: int) -> tuple[Keys,
     )
 
 
-def _own_keys(record: StepRecord, gutter: int, width: int, height: int) -> MaskLayout:
-    """A band a sequence, each against its own keys, cached bars on one scale."""
-    note = note_columns(width - gutter) + 2 if width - gutter > 2 * NOTE_WIDTH else 0
-    way = Way(1, has_labels=False, folds_new=True, has_notes=bool(note))
-    fresh = [
-        list(new_keys(n, s.kv_start + s.num_cached, s.q_len, way)) for n, s in enumerate(record.segments)
-    ]
-    widest = max(sum(k.columns for k in keys) for keys in fresh)
+def _diagonal(record: StepRecord, gutter: int, width: int, height: int, window: int | None) -> MaskLayout:
+    """A band a sequence: its own keys, cached ones as bars on one scale, and before and behind them all
+    others' as a blocked stretch each. The first stands at the left, the last at the right: the diagonal."""
+    room = width - gutter
+    note = note_columns(room) + 2 if room > 2 * NOTE_WIDTH else 0
+    room = max(4, room - note)
+    fresh, way = _narrowest_new(record, room // 2)
+    widest = max(_columns(keys) for keys in fresh)
     longest = max(1, max(segment.num_cached for segment in record.segments))
-    scale = min(1.0, max(1, width - gutter - note - widest) / longest)
+    # Half of what is left is for bars, half for the blocks to move along.
+    scale = min(1.0, max(1, (room - widest) // 2) / longest)
+    own = []
+    for number, segment in enumerate(record.segments):
+        bars = cached_keys(number, segment, window, way)
+        own.append([*(_scaled(keys, scale) for keys in bars), *fresh[number]])
     rows = _fold_rows(record.segments, height - 1)
+    way_right = room - max(_columns(keys) for keys in own)
     bands = []
     for number, segment in enumerate(record.segments):
-        keys = fresh[number]
-        if segment.num_cached:
-            start = segment.kv_start
-            columns = max(1, round(scale * segment.num_cached))
-            keys = [Keys("cached", number, start, start + segment.num_cached, columns, True), *keys]
-        grid = Grid(0, tuple(keys), bool(note), is_counted=True)
+        before = round(way_right * number / max(1, len(own) - 1))
+        keys = _among_others(record, segment, own[number], room, before)
+        grid = Grid(0, keys, bool(note), is_counted=True)
         bands.append(Band((grid,), rows[number], has_heading=False))
-    return MaskLayout(tuple(bands), gutter, "own keys only, all others are blocked")
+    axis = "own keys, on the diagonal; all others' folded"
+    return MaskLayout(tuple(bands), gutter, axis)
+
+
+def _narrowest_new(record: StepRecord, room: int) -> tuple[list[list[Keys]], Way]:
+    """Every sequence's new keys, folded just so far that the widest fits `room`, and how."""
+    for ends in (ENDS, 1, 0):
+        way = Way(1, False, ends, False)
+        fresh = [
+            list(new_keys(n, s.kv_start + s.num_cached, s.q_len, way)) for n, s in enumerate(record.segments)
+        ]
+        if max(_columns(keys) for keys in fresh) <= room:
+            break
+    return fresh, way
+
+
+def _scaled(keys: Keys, scale: float) -> Keys:
+    if not keys.is_folded:
+        return keys
+    columns = max(keys.columns, round(scale * (keys.stop - keys.start)))
+    return Keys(keys.kind, keys.segment, keys.start, keys.stop, columns, True)
+
+
+def _among_others(
+    record: StepRecord, segment: Segment, own: list[Keys], room: int, before: int
+) -> tuple[Keys, ...]:
+    """A sequence's own keys after `before` columns of others', if any are there; behind them up to `room`."""
+    spare = room - _columns(own)
+    stop = segment.kv_start + segment.kv_len
+    is_first, is_last = segment.kv_start == 0, stop == record.num_keys
+    before = spare if is_last else 0 if is_first else min(max(1, before), spare - 1)
+    behind = spare - before
+    found = own
+    if before > 0 and not is_first:
+        found = [Keys("others", None, 0, segment.kv_start, before, True), *found]
+    if behind > 0 and not is_last:
+        found = [*found, Keys("others", None, stop, record.num_keys, behind, True)]
+    return tuple(found)
 
 
 def _fold_rows(segments: Sequence[Segment], budget: int) -> list[list[Row]]:

@@ -57,13 +57,21 @@ class OverviewMask:
         record, badges: the step and its names.
         width, height: what all of it should fit, the heading line included.
         gutter: columns for labels at the left; 0: none.
+        window: keys a query sees in the shown layers; None: all before it.
     """
 
     per_line = 1
 
     def __init__(
-        self, record: StepRecord, badges: Badges, width: int, height: int, gutter: int | None = None
+        self,
+        record: StepRecord,
+        badges: Badges,
+        width: int,
+        height: int,
+        gutter: int | None = None,
+        window: int | None = None,
     ) -> None:
+        self._window = window
         self._record = record
         self._badges = badges
         self.fixed = gutter_width(record, badges) if gutter is None else gutter
@@ -163,7 +171,7 @@ class OverviewMask:
         area = Area(row, *queries, *self._keys(column))
         best, most, allowed = None, 0, 0
         for segment in here:
-            pairs = allowed_pairs(segment, area)
+            pairs = allowed_pairs(segment, area, self._window)
             allowed += pairs
             if pairs > most:
                 best, most = segment, pairs

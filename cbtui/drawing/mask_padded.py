@@ -11,36 +11,41 @@ from cbtui.drawing.mask_shapes import (
     Band,
     Grid,
     Hidden,
+    KeyKind,
     Keys,
     MaskLayout,
     Row,
     Way,
-    bar_label,
+    cached_keys,
     gutter_width,
     new_keys,
     note_columns,
 )
 from cbtui.telling.naming import Badges
+from engine.step.mask import query_run
 from engine.stream.records import StepRecord
 
 
-def fold_padded(record: StepRecord, badges: Badges, width: int, height: int, has_notes: bool) -> MaskLayout:
+def fold_padded(
+    record: StepRecord, badges: Badges, width: int, height: int, window: int | None, has_notes: bool
+) -> MaskLayout:
     """The grids side by side, folded just so far that they fit, in as many bands as needed."""
     gutter = gutter_width(record, badges)
     if record.shape[1] == 1:
-        return _stacked(record, gutter, width, has_notes)
+        return _stacked(record, gutter, width, window, has_notes)
     grids: list[Grid] = []
-    for folds, folds_new, cell in (
-        (False, False, 2),
-        (True, False, 2),
-        (False, False, 1),
-        (True, False, 1),
-        (True, True, 2),
-        (True, True, 1),
+    for folds, ends, cell in (
+        (False, None, 2),
+        (True, None, 2),
+        (False, None, 1),
+        (True, None, 1),
+        (True, ENDS, 2),
+        (True, ENDS, 1),
     ):
-        way = Way(cell, True, folds_new, False)
+        way = Way(cell, True, ends, False)
         grids = [
-            Grid(s.row, tuple(_rectangle_keys(record, n, way, folds))) for n, s in enumerate(record.segments)
+            Grid(s.row, tuple(_rectangle_keys(record, n, way, folds, window)))
+            for n, s in enumerate(record.segments)
         ]
         if sum(gutter + g.columns for g in grids) + GRID_GAP * (len(grids) - 1) <= width:
             break
@@ -50,7 +55,9 @@ def fold_padded(record: StepRecord, badges: Badges, width: int, height: int, has
     return MaskLayout(tuple(bands), gutter)
 
 
-def _rectangle_keys(record: StepRecord, number: int, way: Way, folds: bool) -> Iterable[Keys]:
+def _rectangle_keys(
+    record: StepRecord, number: int, way: Way, folds: bool, window: int | None
+) -> Iterable[Keys]:
     """One row's keys: left padding, cached, new. The padding key that padding queries see stays apart."""
     segment = record.segments[number]
     padding = segment.kv_start
@@ -64,12 +71,10 @@ def _rectangle_keys(record: StepRecord, number: int, way: Way, folds: bool) -> I
         label = f"╳×{padding - apart}"
         yield Keys("padding", None, apart, padding, len(label) + 1, True, label)
     new = segment.kv_start + segment.num_cached
-    if segment.num_cached:
-        label = bar_label(segment.num_cached)
-        if folds and segment.num_cached > 2:
-            yield Keys("cached", number, segment.kv_start, new, len(label) + 1, True, label)
-        else:
-            yield Keys("cached", number, segment.kv_start, new, way.cell * segment.num_cached)
+    if segment.num_cached and not folds:
+        yield Keys("cached", number, segment.kv_start, new, way.cell * segment.num_cached)
+    elif segment.num_cached:
+        yield from cached_keys(number, segment, window, way, shortest_bar=3)
     yield from new_keys(number, new, segment.q_len, way)
 
 
@@ -117,7 +122,7 @@ def _with_hidden(kept: Sequence[int]) -> list[Row]:
     return rows
 
 
-def _stacked(record: StepRecord, gutter: int, width: int, has_notes: bool) -> MaskLayout:
+def _stacked(record: StepRecord, gutter: int, width: int, window: int | None, has_notes: bool) -> MaskLayout:
     """One query a row: the grids one under the other, all on one key axis, so that padding lines up."""
     keys = record.num_keys
     is_wide = has_notes and width - gutter > 2 * NOTE_WIDTH
@@ -126,17 +131,28 @@ def _stacked(record: StepRecord, gutter: int, width: int, has_notes: bool) -> Ma
     cell = 2 if 2 * keys <= room else 1
     scale = min(float(cell), (room - cell) / max(1, keys - 1))
     end = round(scale * (keys - 1))
+    folded = scale < cell
     bands = []
     for number, segment in enumerate(record.segments):
         start, new = segment.kv_start, segment.kv_start + segment.num_cached
-        # Each stretch keeps a column of its own, however short it is against the axis.
-        first = min(max(round(scale * start), int(start > 0)), end - int(segment.num_cached > 0))
-        found = []
-        folded = scale < cell
-        if start:
-            found.append(Keys("padding", None, 0, start, max(1, first), folded))
-        if segment.num_cached:
-            found.append(Keys("cached", number, start, new, max(1, end - first), folded))
+        seen = min(new, query_run(segment, 0, window)[0])
+        found: list[Keys] = []
+        # What ends before the new key, from the right: each stretch keeps a column of its own, however
+        # short it is against the axis.
+        right = end
+        stretches: tuple[tuple[KeyKind, int, int], ...] = (
+            ("cached", seen, new),
+            ("cached", start, seen),
+            ("padding", 0, start),
+        )
+        for kind, low, high in stretches:
+            if low == high:
+                continue
+            left = min(round(scale * low), right - 1) if low else 0
+            left = max(left, int(low > start) + int(start > 0 and kind == "cached"))
+            owner = None if kind == "padding" else number
+            found.insert(0, Keys(kind, owner, low, high, max(1, right - left), folded))
+            right = left
         found.append(Keys("new", number, new, new + segment.q_len, cell))
         grid = Grid(segment.row, tuple(found), bool(note), is_counted=True)
         bands.append(Band((grid,), [0], has_heading=False))

@@ -3,7 +3,8 @@
 A drawing is a stack of bands, a band is grids side by side:
 
 - ragged: one band with one grid, all sequences' keys side by side (blocks on the diagonal);
-- ragged with too many sequences for that: one band a sequence, each against its own keys only;
+- ragged with too many sequences for that: one band a sequence, its own keys drawn, all others' before and
+  behind them folded to a stretch each, so that the blocks still lie on a diagonal;
 - padded: one grid a row of the rectangle, side by side, as `[B, 1, L, K]` is; with one query a row they
   are stacked instead, on one key axis.
 """
@@ -15,12 +16,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cbtui.telling.naming import Badges
-from engine.stream.records import StepRecord
+from engine.step.mask import query_run
+from engine.stream.records import Segment, StepRecord
 
-KeyKind = Literal["padding", "cached", "new"]
+KeyKind = Literal["padding", "cached", "new", "others"]
 
-#: New keys of one sequence up to which none of them is folded.
-UNFOLDED = 9
 #: Queries (and keys) kept at either end of a folded prefill.
 ENDS = 4
 #: Columns wanted at least for the text of the keys a query looks back at.
@@ -34,8 +34,8 @@ class Keys:
     """Neighbouring key columns drawn alike.
 
     Attributes:
-        kind: padding, cached before this step, or new in it.
-        segment: number of the sequence they belong to; None: padding.
+        kind: padding, cached before this step, new in it, or those of other sequences.
+        segment: number of the sequence they belong to; None: padding, or many.
         start, stop: columns of the key axis.
         columns: terminal columns they take.
         is_folded: drawn as one bar rather than cell by cell.
@@ -141,29 +141,72 @@ def gutter_width(record: StepRecord, badges: Badges) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to draw a sequence's keys: columns a cell, labelled bars, new keys folded in the middle."""
+    """One way to draw a sequence's keys.
+
+    Attributes:
+        cell: columns a key drawn by itself takes.
+        has_labels: bars say how many keys they stand for.
+        ends: keys kept at either end where many stand side by side, a bar between; None: nothing is folded.
+        has_notes: room is left beside the rows.
+    """
 
     cell: int
     has_labels: bool
-    folds_new: bool
+    ends: int | None
     has_notes: bool
 
 
-def bar_label(count: int) -> str:
+def bar_label(count: int, sign: str = "▒") -> str:
     """A folded bar's heading."""
-    return f"▒×{count}"
+    return f"{sign}×{count}"
 
 
 def new_keys(number: int, start: int, count: int, way: Way) -> Iterable[Keys]:
     """A sequence's `count` new keys from column `start` on, in one stretch or folded in the middle."""
-    stop = start + count
-    if not way.folds_new or count <= UNFOLDED:
-        yield Keys("new", number, start, stop, way.cell * count)
+    yield from _cells("new", number, start, count, way)
+
+
+def _cells(kind: KeyKind, number: int, start: int, count: int, way: Way) -> Iterable[Keys]:
+    """Keys that some queries see and others do not: cell by cell, or folded in the middle."""
+    stop, ends = start + count, way.ends
+    if ends is None or count <= 2 * ends + 1:
+        yield Keys(kind, number, start, stop, way.cell * count)
         return
-    label = f"█×{count - 2 * ENDS}"
-    yield Keys("new", number, start, start + ENDS, way.cell * ENDS)
-    yield Keys("new", number, start + ENDS, stop - ENDS, len(label) + 1, True, label)
-    yield Keys("new", number, stop - ENDS, stop, way.cell * ENDS)
+    label = bar_label(count - 2 * ends, "█" if kind == "new" else "▒") if ends == ENDS else ""
+    # Of a bar without ends two columns are left, so that one can be seen and the other not.
+    columns = len(label) + 1 if label else 1 + int(ends == 0)
+    if ends:
+        yield Keys(kind, number, start, start + ends, way.cell * ends)
+    yield Keys(kind, number, start + ends, stop - ends, columns, True, label)
+    if ends:
+        yield Keys(kind, number, stop - ends, stop, way.cell * ends)
+
+
+def cached_keys(
+    number: int, segment: Segment, window: int | None, way: Way, letter: str = "", shortest_bar: int = 1
+) -> Iterable[Keys]:
+    """A sequence's cached keys: a bar of those that no query sees any more, for they are outside the window;
+    those that some see; a bar of those that all see.
+
+    Args:
+        letter: the owner's, where bars name theirs.
+        shortest_bar: fewer keys than this are drawn one by one.
+    """
+    first, new = segment.kv_start, segment.kv_start + segment.num_cached
+    seen = min(new, query_run(segment, 0, window)[0])
+    by_all = min(new, query_run(segment, segment.q_len - 1, window)[0])
+    if seen > first:
+        yield _bar(number, first, seen, way, letter + bar_label(seen - first, "·"), shortest_bar)
+    if by_all > seen:
+        yield from _cells("cached", number, seen, by_all - seen, way)
+    if new > by_all:
+        yield _bar(number, by_all, new, way, letter + bar_label(new - by_all), shortest_bar)
+
+
+def _bar(number: int, start: int, stop: int, way: Way, label: str, shortest: int) -> Keys:
+    if stop - start < shortest:
+        return Keys("cached", number, start, stop, way.cell * (stop - start))
+    return Keys("cached", number, start, stop, len(label) + 1 if way.has_labels else 1, True, label)
 
 
 def note_columns(room: int) -> int:

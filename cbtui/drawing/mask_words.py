@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cbtui.drawing.mask import BLOCKED, CACHED, DEAD, NEW, PADDING, PADDING_KEY
@@ -11,7 +11,8 @@ from cbtui.drawing.token_cells import token_line
 from cbtui.drawing.window import merged
 from cbtui.looks.pieces import Line, Piece, line_width
 from cbtui.telling.naming import Badges
-from engine.step.mask import query_run
+from cbtui.telling.words import ranges
+from engine.step.mask import LayerKind, query_run
 from engine.stream.records import Segment, StepRecord
 
 #: The bytes of a request's token at a position; None: not known.
@@ -20,11 +21,13 @@ TokenAt = Callable[[str, int], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What explaining needs beside the record: names, KV block size, the tokens' texts."""
+    """What explaining needs beside the record: names, KV block size, the tokens' texts; keys a query sees in
+    the shown layers, None: all before it."""
 
     badges: Badges
     block_size: int
     token_at: TokenAt
+    window: int | None = None
 
 
 def explain(record: StepRecord, area: Area, words: Words) -> Line:
@@ -44,6 +47,8 @@ def explain(record: StepRecord, area: Area, words: Words) -> Line:
     named = [("query ", "dim"), *_named(query, area.query - query.q_start + query.position, words)]
     if key is None:
         return merged([*named, (" may not see this key: ", ""), ("padding", "strong")])
+    if area.key_stop > key.kv_start + key.kv_len:
+        return merged([*named, (" may not see these keys: ", ""), (_others(record, area), "strong")])
     first, last = key_position(key, area.key), key_position(key, area.key_stop - 1)
     named_key = _named(key, first, words)
     if last > first:
@@ -57,13 +62,17 @@ def _verdict(query: Segment, key: Segment, area: Area, words: Words) -> tuple[st
     if query.request_id != key.request_id:
         return "may not see", "another sequence"
     count = area.key_stop - area.key
-    _, stop = query_run(query, area.query - query.q_start)
-    allowed = max(0, min(stop, area.key_stop) - area.key)
+    start, stop = query_run(query, area.query - query.q_start, words.window)
+    allowed = max(0, min(stop, area.key_stop) - max(start, area.key))
+    is_before, is_after = area.key < start, area.key_stop > stop
+    outside = f"outside the window of {words.window}"
+    all_are = "" if count == 1 else "all "
     if not allowed:
-        return "may not see", "in its future" if count == 1 else "all in its future"
+        return "may not see", f"{all_are}{outside if is_before else 'in its future'}"
     dead = "; dead work" if query.kind == "dead" else ""
     if allowed < count:
-        return f"may see {allowed} of {count} keys", "the others are in its future" + dead
+        where = " or ".join([outside] * is_before + ["in its future"] * is_after)
+        return f"may see {allowed} of {count} keys", f"the others are {where}{dead}"
     first_new = key.kv_start + key.num_cached
     if area.key >= first_new:
         if count == 1 and area.key == stop - 1:
@@ -72,6 +81,15 @@ def _verdict(query: Segment, key: Segment, area: Area, words: Words) -> tuple[st
         return "may see", f"{its}, new in this step{dead}"
     its = "its own earlier token" if count == 1 else "its own earlier tokens"
     return "may see", f"{its}, cached{_blocks(key, area, words)}{dead}"
+
+
+def _others(record: StepRecord, area: Area) -> str:
+    """How many sequences share a stretch of keys."""
+    owners = sum(
+        s.row == area.row and s.kv_start < area.key_stop and s.kv_start + s.kv_len > area.key
+        for s in record.segments
+    )
+    return f"{owners} other sequences"
 
 
 def _blocks(key: Segment, area: Area, words: Words) -> str:
@@ -96,7 +114,7 @@ def _block(record: StepRecord, area: Area, words: Words) -> Line:
     allowed = 0
     owners: list[Segment] = []
     for segment in record.segments:
-        pairs = allowed_pairs(segment, area)
+        pairs = allowed_pairs(segment, area, words.window)
         allowed += pairs
         if pairs:
             owners.append(segment)
@@ -112,30 +130,56 @@ def _block(record: StepRecord, area: Area, words: Words) -> Line:
     return merged(line)
 
 
-def is_allowed(record: StepRecord, area: Area) -> bool:
+def is_allowed(record: StepRecord, area: Area, window: int | None = None) -> bool:
     """Whether any pair of an area is allowed; padding queries see padding's first key."""
-    if any(allowed_pairs(segment, area) for segment in record.segments):
+    if any(allowed_pairs(segment, area, window) for segment in record.segments):
         return True
     return area.key == 0 and owner_of_query(record, area.row, area.query) is None
 
 
-def allowed_pairs(segment: Segment, area: Area) -> int:
+def allowed_pairs(segment: Segment, area: Area, window: int | None = None) -> int:
     """How many (query, key) pairs of an area one sequence allows. Costs the same for any size."""
     if segment.row != area.row:
         return 0
+    # Query `offset` sees keys up to `base + offset`, of which a window takes those before it away again.
+    base = segment.kv_start + segment.num_cached + 1
+    pairs = _pairs_below(segment, area, base)
+    return pairs if window is None else pairs - _pairs_below(segment, area, base - window)
+
+
+def _pairs_below(segment: Segment, area: Area, base: int) -> int:
+    """Pairs of an area with a key of the sequence below `base + offset` of the query."""
     first = max(0, area.query - segment.q_start)
     stop = min(segment.q_len, area.query_stop - segment.q_start)
     low = max(segment.kv_start, area.key)
     high = min(segment.kv_start + segment.kv_len, area.key_stop)
     if first >= stop or low >= high:
         return 0
-    # Query `offset` sees keys up to `base + offset`: none, then one more each, then all of them.
-    base = segment.kv_start + segment.num_cached + 1
+    # With the query's number: none, then one more each, then all of them.
     rising = min(stop, max(first, low - base + 1))
     full = min(stop, max(rising, high - base))
     count = full - rising
     some = count * (base + rising - low) + count * (count - 1) // 2
     return some + (stop - full) * (high - low)
+
+
+def layers_title(kinds: Sequence[LayerKind], shown: int) -> str:
+    """In whose layers the drawn mask holds, for a title; empty where all see everything before them."""
+    kind = kinds[shown]
+    sees = f"window {kind.window:,}" if kind.window else "no window"
+    if len(kinds) == 1:
+        return sees if kind.window else ""
+    return f"{sees}: {len(kind.layers)} of {sum(len(one.layers) for one in kinds)} layers"
+
+
+def layers_words(kinds: Sequence[LayerKind], shown: int) -> str:
+    """Which layers those are, in a sentence."""
+    kind = kinds[shown]
+    sees = f"the newest {kind.window:,} keys, its own included" if kind.window else "every key before it"
+    if len(kinds) == 1:
+        return f"all layers of this model are alike: a query sees {sees}"
+    layers = f"layer{'s' * (len(kind.layers) > 1)} {ranges(kind.layers, at_most=5)}"
+    return f"{layers} of {sum(len(one.layers) for one in kinds)}: a query sees {sees}"
 
 
 def legend(record: StepRecord, width: int) -> Line:

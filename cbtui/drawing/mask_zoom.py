@@ -29,19 +29,25 @@ class Zoom(Enum):
 
 
 def drawing_at(
-    zoom: Zoom, record: StepRecord, badges: Badges, lookback: Lookback, width: int, height: int
+    zoom: Zoom,
+    record: StepRecord,
+    badges: Badges,
+    lookback: Lookback,
+    width: int,
+    height: int,
+    window: int | None = None,
 ) -> Drawing:
-    """The step's mask on a scale, for a window of `width` × `height` cells."""
+    """The step's mask on a scale, for a view of `width` × `height` cells, in layers of that window."""
     match zoom:
         case Zoom.FOLDED:
-            return folded(record, badges, lookback, width, height)
+            return folded(record, badges, lookback, width, height, window)
         case Zoom.WIDE | Zoom.NARROW:
             cell = 2 if zoom is Zoom.WIDE else 1
-            return MaskDrawing(record, badges, cell_layout(record, badges, cell), lookback)
+            return MaskDrawing(record, badges, cell_layout(record, badges, cell), lookback, window)
         case Zoom.DENSE:
-            return dense_cells(record, badges)
+            return dense_cells(record, badges, window)
         case Zoom.OVERVIEW:
-            return OverviewMask(record, badges, width, height)
+            return OverviewMask(record, badges, width, height, window=window)
 
 
 def ladder(record: StepRecord, badges: Badges, width: int, height: int) -> list[Zoom]:

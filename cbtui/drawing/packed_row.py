@@ -7,16 +7,19 @@ their positions below; a segment that does not fit keeps its first tokens and it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from cbtui.drawing.mask import seen_keys
 from cbtui.drawing.rectangle import rectangle_lines, rectangle_places
 from cbtui.drawing.row_cursor import Place
 from cbtui.drawing.token_cells import SequenceCells, TokenBytes, alternatives, sequence_cells
 from cbtui.drawing.window import merged
 from cbtui.looks.pieces import Line, Piece, clip_line, line_width
 from cbtui.telling.naming import Badges
-from engine.stream.records import StepRecord
+from cbtui.telling.words import count
+from engine.step.mask import LayerKind
+from engine.stream.records import Segment, StepRecord
 
 #: Tokens up to which every sequence has its own line.
 FEW = 8
@@ -74,7 +77,14 @@ class RowDrawing:
 
 
 def packed_row(
-    record: StepRecord, badges: Badges, text: TokenBytes, width: int, height: int, *, is_whole: bool = False
+    record: StepRecord,
+    badges: Badges,
+    text: TokenBytes,
+    width: int,
+    height: int,
+    *,
+    is_whole: bool = False,
+    kinds: Sequence[LayerKind] = (LayerKind(),),
 ) -> RowDrawing:
     """The step's tokens: at most `height` lines if that is possible, more to scroll if not.
 
@@ -86,7 +96,7 @@ def packed_row(
         length = record.shape[1]
         return RowDrawing(rectangle_lines(cells, length, width), rectangle_places(cells, length, width))
     if record.tokens.total <= FEW or record.shape[1] == 1:
-        return _a_line_each(cells, text, width, height)
+        return _a_line_each(cells, text, width, height, kinds)
     if is_whole:
         return _with_positions(_flow([_atoms(cell, None, n) for n, cell in enumerate(cells)], width), width)
     return _wrapped(cells, width, height)
@@ -95,7 +105,9 @@ def packed_row(
 # -- few tokens ------------------------------------------------------------------------------------
 
 
-def _a_line_each(cells: list[SequenceCells], text: TokenBytes, width: int, height: int) -> RowDrawing:
+def _a_line_each(
+    cells: list[SequenceCells], text: TokenBytes, width: int, height: int, kinds: Sequence[LayerKind]
+) -> RowDrawing:
     """A line a sequence, in as few columns as the height allows."""
     most = max(1, (width + _GAP) // (_LEAST + _GAP))
     columns = min(most, -(-len(cells) // max(1, height)))
@@ -103,7 +115,7 @@ def _a_line_each(cells: list[SequenceCells], text: TokenBytes, width: int, heigh
     height = -(-len(cells) // columns)
     head = max((cell.head_width for cell in cells), default=0)
     row = min(size // 2, max((cell.row_width for cell in cells), default=0))
-    lines = [_sequence_line(cell, text, head, row, size) for cell in cells]
+    lines = [_sequence_line(cell, text, head, row, size, kinds) for cell in cells]
     drawn = []
     for y in range(height):
         pieces: list[Piece] = []
@@ -126,20 +138,32 @@ def _places_in_columns(cells: list[SequenceCells], head: int, size: int, height:
             column += cells_wide + 1
 
 
-def _sequence_line(cell: SequenceCells, text: TokenBytes, head: int, row: int, width: int) -> Line:
+def _sequence_line(
+    cell: SequenceCells, text: TokenBytes, head: int, row: int, width: int, kinds: Sequence[LayerKind]
+) -> Line:
     pieces: list[Piece] = [cell.head, (" " * (head - cell.head_width + 1), "")]
     pieces.extend(_joined_tokens(cell.tokens))
     pieces.append((" " * (row - cell.row_width + 1), ""))
     pieces.extend(cell.tail)
     segment = cell.segment
     if segment.kind != "dead":
-        keys = f", looks at {segment.kv_len:,} key{'' if segment.kv_len == 1 else 's'}"
+        keys = f", looks at {_seen_words(segment, kinds)}"
         if line_width(tuple(pieces)) + len(keys) <= width:
             pieces.append((keys, "dim"))
     more = alternatives(segment, text)
     if more and line_width(tuple(pieces)) + 3 + line_width(more) <= width:
         pieces.extend([("   ", ""), *more])
     return clip_line(merged(pieces), width)
+
+
+def _seen_words(segment: Segment, kinds: Sequence[LayerKind]) -> str:
+    """How many keys the sequence's last query sees, in layers with a window too."""
+    numbers = [seen_keys(segment, kind.window) for kind in kinds]
+    most, least = max(numbers), min(numbers)
+    keys = count(most, "key")
+    if most < segment.kv_len:
+        keys = f"{most:,} of {segment.kv_len:,} keys"
+    return keys if least == most else f"{keys}, {least:,} in a window"
 
 
 def _joined_tokens(tokens: tuple[Line, ...]) -> list[Piece]:

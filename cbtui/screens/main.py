@@ -180,6 +180,10 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
         mask.zoom(by)
         self.say(mask.zoom_words)
 
+    def action_layers(self) -> None:
+        """The mask in the model's next kind of layers."""
+        self.say(self.query_one(MaskGrid).next_layers())
+
     def action_tab(self, number: int) -> None:
         """Choose a tab by its number, from 1."""
         self._choose_tab(number - 1)

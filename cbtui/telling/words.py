@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from cbtui.looks.pieces import Line, Piece
 from cbtui.telling.naming import Badge, Badges
@@ -48,6 +48,18 @@ def percent(share: float) -> str:
 def count(number: int, singular: str, plural: str = "") -> str:
     """A number with its noun: `1 step`, `1,440 steps`."""
     return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
+
+
+def ranges(numbers: Iterable[int], at_most: int | None = None) -> str:
+    """`0–4, 9, 12–13`: numbers in their order, runs joined; more than `at_most` runs end in `…`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    said = [f"{first}" if first == last else f"{first}–{last}" for first, last in runs[:at_most]]
+    return ", ".join([*said, *["…"] * (len(said) < len(runs))])
 
 
 def size(done: int, total: int, unit: str) -> str:

@@ -11,10 +11,10 @@ from functools import partial
 from textual import events
 
 from cbtui.drawing.lookback_cards import LEAST_HEIGHT, cards
-from cbtui.drawing.mask import Lookback, MaskDrawing, folded
+from cbtui.drawing.mask import Lookback, MaskDrawing, folded, seen_keys
 from cbtui.drawing.mask_overview import OVERVIEW_LEGEND, OverviewMask
 from cbtui.drawing.mask_spots import Anchor, Drawing, Spot, anchor_of, area_of, moved
-from cbtui.drawing.mask_words import Words, explain, is_allowed, legend
+from cbtui.drawing.mask_words import Words, explain, is_allowed, layers_title, layers_words, legend
 from cbtui.drawing.mask_zoom import Zoom, drawing_at, ladder
 from cbtui.drawing.window import merged, overlaid, text_between
 from cbtui.following.frame import Frame
@@ -23,6 +23,7 @@ from cbtui.looks.pieces import Line, line_width
 from cbtui.looks.tokens import prose
 from cbtui.telling.request_tokens import bytes_at, tokens_between
 from cbtui.widgets.window_view import WindowView
+from engine.step.mask import LayerKind, layer_kinds
 from engine.stream.ledger import Ledger
 from engine.stream.records import Segment, StepRecord
 
@@ -32,12 +33,12 @@ _LOOKBACK_TOKENS = 24
 _MINI, _ROOM_FOR_MINI = 26, 72
 
 
-def lookback(ledger: Ledger) -> Lookback:
-    """The end of the text up to a segment's last token, from the ledger."""
+def lookback(ledger: Ledger, window: int | None = None) -> Lookback:
+    """The end of the text up to a segment's last token, as far as that one sees it, from the ledger."""
 
     def text(segment: Segment) -> str:
         stop = segment.position + segment.q_len
-        start = max(0, stop - _LOOKBACK_TOKENS)
+        start = max(0, stop - min(_LOOKBACK_TOKENS, seen_keys(segment, window)))
         tokens = tokens_between(ledger, segment.request_id, start, stop)
         shown = prose(ledger.decode(tokens).lstrip("\ufffd"))
         return f"…{shown}" if start else shown
@@ -54,6 +55,7 @@ class MaskGrid(WindowView, can_focus=True):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._zoom = Zoom.FOLDED
+        self._kind = 0
         self._cursor: Anchor | None = None
         self._drawing: Drawing | None = None
         self._mini: OverviewMask | None = None
@@ -84,6 +86,29 @@ class MaskGrid(WindowView, can_focus=True):
         self.scroll_to(0, 0, animate=False)
         self.redraw()
         self._reveal()
+
+    # -- kinds of layers -------------------------------------------------------------------------
+
+    @property
+    def _kinds(self) -> tuple[LayerKind, ...]:
+        model = self._frame.state.model if self._frame else None
+        return layer_kinds(model.facts.layer_windows if model else ())
+
+    @property
+    def _shown_kind(self) -> int:
+        return self._kind % len(self._kinds)
+
+    @property
+    def _attention_window(self) -> int | None:
+        """Keys a query sees in the shown layers; None: all before it."""
+        return self._kinds[self._shown_kind].window
+
+    def next_layers(self) -> str:
+        """Show the mask in the model's next kind of layers; says in a sentence which these are."""
+        self._kind = (self._shown_kind + 1) % len(self._kinds)
+        self.redraw()
+        self._reveal()
+        return layers_words(self._kinds, self._shown_kind)
 
     # -- cursor ----------------------------------------------------------------------------------
 
@@ -169,7 +194,9 @@ class MaskGrid(WindowView, can_focus=True):
         drawing = self._drawn(record, width, lines_left)
         beside = _MINI + 3 if self._mini is not None else 0
         self.extent(drawing.columns + beside, drawing.count + 1 + int(self.has_focus))
-        self.title(drawing.title + (" · arrows move" if self.scrolls else ""))
+        layers = layers_title(self._kinds, self._shown_kind)
+        parts = [drawing.title, layers, "w the others" if len(self._kinds) > 1 else ""]
+        self.title(" · ".join(filter(None, [*parts, "arrows move" if self.scrolls else ""])))
         lines = self._body(record, drawing, width - beside, lines_left)
         if self._mini is not None:
             lines = self._with_mini(lines, drawing, width, lines_left)
@@ -204,7 +231,7 @@ class MaskGrid(WindowView, can_focus=True):
             return line
         if drawing.per_line > 1:
             return overlaid(line, column, "▄" if spot.y % 2 else "▀", "accent")
-        sign = "✓" if is_allowed(record, area) else "✗"
+        sign = "✓" if is_allowed(record, area, self._attention_window) else "✗"
         return overlaid(line, column, sign.center(spot.columns), "target")
 
     def _words(self, record: StepRecord, drawing: Drawing) -> Line:
@@ -214,7 +241,10 @@ class MaskGrid(WindowView, can_focus=True):
         if area is None:
             return ()
         words = Words(
-            self._frame.badges, self._frame.state.config.block_size, partial(bytes_at, self._frame.ledger)
+            self._frame.badges,
+            self._frame.state.config.block_size,
+            partial(bytes_at, self._frame.ledger),
+            self._attention_window,
         )
         return explain(record, area, words)
 
@@ -248,7 +278,7 @@ class MaskGrid(WindowView, can_focus=True):
 
     def _drawn(self, record: StepRecord, width: int, height: int) -> Drawing:
         """The drawing of a step at this size, kept while neither changes."""
-        key = (record, width, height, self._zoom)
+        key = (record, width, height, self._zoom, self._attention_window)
         if self._drawing is None or not _same(key, self._key):
             assert self._frame is not None
             self._cards, self._mini = [], None
@@ -261,7 +291,7 @@ class MaskGrid(WindowView, can_focus=True):
 
     def _folded(self, frame: Frame, record: StepRecord, width: int, height: int) -> MaskDrawing:
         """Folded, with a card a query below where the rows leave room for it."""
-        bare = folded(record, frame.badges, None, width, height)
+        bare = folded(record, frame.badges, None, width, height, self._attention_window)
         # A blank line above the cards, and one below for the legend; with focus that one is apart.
         spare = height - 1 - bare.count - (1 if self.has_focus else 2)
         if spare >= LEAST_HEIGHT:
@@ -271,18 +301,19 @@ class MaskGrid(WindowView, can_focus=True):
                 return tokens_between(frame.ledger, segment.request_id, stop - count, stop)
 
             text = frame.ledger.token_bytes.get
-            self._cards = cards(record, frame.badges, seen, text, width, spare)
+            self._cards = cards(record, frame.badges, seen, text, width, spare, self._attention_window)
         if self._cards:
             return bare
-        return folded(record, frame.badges, lookback(frame.ledger), width, height)
+        look = lookback(frame.ledger, self._attention_window)
+        return folded(record, frame.badges, look, width, height, self._attention_window)
 
     def _scaled(self, frame: Frame, record: StepRecord, width: int, height: int) -> Drawing:
         """On a scale of its own, with an overview beside it if it scrolls and there is room."""
-        look = lookback(frame.ledger)
-        drawing = drawing_at(self._zoom, record, frame.badges, look, width, height)
+        look = lookback(frame.ledger, self._attention_window)
+        drawing = drawing_at(self._zoom, record, frame.badges, look, width, height, self._attention_window)
         fits = drawing.columns <= width and drawing.count < height
         if self._zoom.is_true and not fits and width >= _ROOM_FOR_MINI and height > 6:
-            self._mini = OverviewMask(record, frame.badges, _MINI, height - 1, gutter=0)
+            self._mini = OverviewMask(record, frame.badges, _MINI, height - 1, 0, self._attention_window)
         return drawing
 
 

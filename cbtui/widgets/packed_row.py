@@ -10,6 +10,7 @@ from cbtui.drawing.window import overlaid, text_between
 from cbtui.keys import ROW_KEYS, bindings
 from cbtui.looks.pieces import Line
 from cbtui.widgets.window_view import WindowView
+from engine.step.mask import layer_kinds
 from engine.stream.records import StepRecord
 
 
@@ -100,7 +101,11 @@ class PackedRow(WindowView, can_focus=True):
         made_for = (width, height, self.has_focus)
         if record is not self._record or self._made_for != made_for:
             text = self._frame.ledger.token_bytes.get
-            self._made = packed_row(record, self._frame.badges, text, width, body, is_whole=self.has_focus)
+            model = self._frame.state.model
+            kinds = layer_kinds(model.facts.layer_windows if model else ())
+            self._made = packed_row(
+                record, self._frame.badges, text, width, body, is_whole=self.has_focus, kinds=kinds
+            )
             self._record, self._made_for = record, made_for
         self.extent(0, len(self._made.lines) + height - body)
         first, count = self.scroll_offset.y, len(self._made.lines)

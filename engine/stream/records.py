@@ -11,7 +11,8 @@ import msgspec
 
 from engine.step.plan import Layout, SegmentKind
 
-SCHEMA_VERSION = 1
+#: 2 has attention windows, which free KV blocks hold a prefix, and observed records; traces of 1 are read.
+SCHEMA_VERSION = 2
 #: Stands for a token whose id an observed server does not tell. Ids below it number tokens whose text is
 #: known though their id is not: `Events.tokens` has their bytes, as of any other.
 UNKNOWN_TOKEN = -1
@@ -351,6 +352,7 @@ class QuietRecord(msgspec.Struct, frozen=True, tag="quiet"):
 class TraceHeader(msgspec.Struct, frozen=True, tag="header"):
     """First line of a trace file: the model, and what of the engine its records do not say.
 
+    `layer_windows`: as in `ModelFacts`; with the segments, the mask follows.
     `provenance`: whose records these are; None: this engine's own, every fact of them known.
     """
 
@@ -364,6 +366,7 @@ class TraceHeader(msgspec.Struct, frozen=True, tag="header"):
     num_threads: int = 1
     kv_bytes_per_token: int = 0
     provenance: Provenance | None = None
+    layer_windows: tuple[int | None, ...] = ()
 
 
 Record = StepRecord | QuietRecord

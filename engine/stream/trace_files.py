@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 import msgspec
 
 from engine.config import EngineConfig
-from engine.runner import ModelInfo
+from engine.runner import ModelFacts, ModelInfo
 from engine.stream.records import SCHEMA_VERSION, Provenance, Record, TraceHeader
 from engine.stream.trace import TraceError, TraceWriter, read_header, read_records
 
@@ -45,6 +45,7 @@ def header_of(info: ModelInfo, config: EngineConfig, provenance: Provenance | No
         machine=f"{platform.system()} {platform.machine()}",
         kv_bytes_per_token=info.kv_bytes_per_token,
         provenance=provenance,
+        layer_windows=info.facts.layer_windows,
     )
 
 
@@ -58,6 +59,7 @@ def info_of(header: TraceHeader) -> ModelInfo:
         max_model_len=header.max_model_len,
         num_threads=header.num_threads,
         kv_bytes_per_token=header.kv_bytes_per_token,
+        facts=ModelFacts(layer_windows=header.layer_windows),
     )
 
 

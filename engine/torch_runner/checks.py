@@ -108,9 +108,16 @@ def layer_windows(model: PreTrainedModel) -> dict[str, int | None]:
 
 def window_of_layer(model: PreTrainedModel, layer: int) -> int | None:
     """The sliding window of one layer."""
+    return windows_by_layer(model, layer + 1)[layer]
+
+
+def windows_by_layer(model: PreTrainedModel, num_layers: int) -> tuple[int | None, ...]:
+    """The sliding window of every layer; `num_layers` where the config does not list them."""
     windows = layer_windows(model)
     types = getattr(model.config.get_text_config(decoder=True), "layer_types", None)
-    return windows[types[layer]] if types else next(iter(windows.values()))
+    if types:
+        return tuple(windows[kind] for kind in types)
+    return (next(iter(windows.values())),) * num_layers
 
 
 def _knows_windows(model: PreTrainedModel) -> bool:

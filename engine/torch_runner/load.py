@@ -18,7 +18,7 @@ from transformers.utils import logging as transformers_logging
 from engine.model_store import ResolvedModel, cache_root
 from engine.runner import Loading, ModelFacts, ModelInfo, ModelLoadError
 from engine.torch_runner.arena import LayerShape, kv_bytes_per_token
-from engine.torch_runner.checks import check_class, check_config, check_model, layer_windows, length_limit
+from engine.torch_runner.checks import check_class, check_config, check_model, length_limit, windows_by_layer
 from engine.torch_runner.encoding import tokenizer_json
 from engine.torch_runner.exact import check_request, make_exact
 from engine.torch_runner.forward import CausalModel, Route
@@ -263,7 +263,7 @@ def _facts(model: PreTrainedModel, findings: Findings, length_reason: str, linea
         num_heads=getattr(text, "num_attention_heads", None) or first.num_key_heads,
         num_kv_heads=first.num_key_heads,
         head_dim=first.key_dim,
-        sliding_window=max(window or 0 for window in layer_windows(model).values()),
+        layer_windows=windows_by_layer(model, len(findings.layers)),
         length_reason=length_reason,
         route=findings.route,
         route_reason=findings.fallback_reason,

@@ -157,3 +157,7 @@ def fed_sequences(draw: st.DrawFn) -> tuple[Fed, ...]:
         return Fed(tokens, position, "dead" if kind == "dead" else None, left=3 * (kind == "chunk"))
 
     return tuple(one() for _ in range(draw(st.integers(1, 9))))
+
+
+#: Attention windows: none, the narrowest, some that cut what `fed_sequences` makes, one that never does.
+WINDOWS = st.sampled_from((None, None, 1, 2, 5, 9, 100))

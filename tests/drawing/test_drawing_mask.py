@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from drawn_steps import STEP_1, STEP_7, Fed, Scene, fed_sequences
+from drawn_steps import STEP_1, STEP_7, WINDOWS, Fed, Scene, fed_sequences
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cbtui.drawing.mask import MaskDrawing, folded, true_cells
-from cbtui.drawing.mask_words import legend
+from cbtui.drawing.mask_spots import Area, owner_of_query
+from cbtui.drawing.mask_words import allowed_pairs, is_allowed, legend
 from cbtui.looks.pieces import line_width, plain
 from engine.step.mask import query_runs
 from engine.stream.records import Segment, StepRecord
@@ -134,13 +135,111 @@ def test_a_padded_mixed_step_folds_bars_but_never_padding_queries_own_key() -> N
     assert "▒" in lines[10] and "B p10" in lines[10] and "C p12" in lines[10]
 
 
-def test_many_sequences_each_show_their_own_keys() -> None:
+def test_many_sequences_stand_on_a_diagonal_of_their_own_keys() -> None:
     scene = Scene()
     record = scene.step(*(Fed(1, 12 + i % 7) for i in range(64)))
     drawing = folded(record, scene.badges, look, 75, 14)
     assert drawing.count == 64
-    assert plain(drawing.heading(0, 75)).strip() == "own keys only, all others are blocked"
-    assert plain(drawing.line(63, 0, 75)).startswith("L2 p12  ▒▒▒▒▒▒▒▒▒▒▒▒█ ")
+    assert plain(drawing.heading(0, 75)).strip() == "own keys, on the diagonal; all others' folded"
+    lines = [plain(drawing.line(y, 0, 75)).split("█") for y in range(64)]
+    starts = [line[0].index("▒") for line in lines]
+    assert starts[0] < starts[20] < starts[40] < starts[63] and sorted(starts) == starts
+    assert lines[0][0] == "A p12   ▒▒▒▒▒▒▒▒▒▒▒▒" and "·" in lines[0][1]
+    assert lines[30][0].split("▒")[0].strip() and lines[30][1].count("·")
+    assert "·" not in lines[63][1].split("keys")[0]
+
+
+def test_many_prompts_keep_the_diagonal_with_cached_and_new_apart() -> None:
+    scene = Scene()
+    record = scene.step(*(Fed(20 + i, i) for i in range(12)))
+    drawing = folded(record, scene.badges, look, 90, 14)
+    assert plain(drawing.heading(0, 90)).split()[:3] == ["AAA", "BBBB", "CCCC"]
+    lines = [plain(drawing.line(y, 0, 90))[7:] for y in range(drawing.count)]
+    last_rows = [line for line in lines if "█" in line][1::2]
+    assert [line.split("  ")[0].strip("· ") for line in last_rows] == ["███", *["▒███"] * 11]
+    assert [line.index("█") for line in last_rows] == sorted(line.index("█") for line in last_rows)
+
+
+@given(
+    st.integers(2, 70),
+    st.sampled_from((1, 3, 40)),
+    st.sampled_from((0, 1, 60)),
+    WINDOWS,
+    st.integers(24, 100),
+)
+def test_any_number_of_sequences_shows_the_block_diagonal(
+    count: int, tokens: int, cached: int, window: int | None, width: int
+) -> None:
+    scene = Scene()
+    record = scene.step(*(Fed(tokens, cached) for _ in range(count)))
+    drawing = folded(record, scene.badges, look, width, 12, window)
+    starts = []
+    for y in range(drawing.count):
+        areas = dict.fromkeys(drawing.area(y, x) for x in range(drawing.columns))
+        row = [area for area in areas if area is not None]
+        if not row:
+            continue
+        allowed = [area for area in row if is_allowed(record, area, window)]
+        owner = owner_of_query(record, 0, row[0].query)
+        assert owner is not None and row[0].query == row[-1].query
+        # Its own keys and nobody else's, in their order, with every other key somewhere before or behind.
+        assert [area.key for area in row] == sorted(area.key for area in row)
+        assert (row[0].key, row[-1].key_stop) == (0, record.num_keys)
+        for area in allowed:
+            assert owner.kv_start <= area.key < area.key_stop <= owner.kv_start + owner.kv_len
+        cut = owner.kv_start + owner.num_cached
+        assert all(area.key_stop <= cut or area.key >= cut for area in allowed)
+        own = [x for x in range(drawing.columns) if drawing.area(y, x) in allowed]
+        assert own
+        starts.append(own[0])
+    assert len(starts) >= count and starts[0] <= starts[-1]
+
+
+def test_a_window_cuts_a_bar_in_two_and_its_edge_is_drawn_key_by_key() -> None:
+    scene = Scene()
+    drawing = folded(scene.step(Fed(4, 40), Fed(1, 60)), scene.badges, look, 75, 14, 6)
+    lines = text(drawing, 75, 14).splitlines()
+    assert lines[0].split() == "A·×35 A A A A▒×2 A A A A B·×55 B▒×5 B".split()
+    assert lines[1:] == [
+        "A p40  · · · ▒▒▒▒▒▒▒▒▒▒▒██· · ·  · · ·  · · ·",
+        "A p41  · · · · ▒▒▒▒▒▒▒▒▒████· ·  · · ·  · · ·",
+        "A p42  · · · · · ▒▒▒▒▒▒▒██████·  · · ·  · · ·",
+        "A p43  · · · · · · ▒▒▒▒▒████████ · · ·  · · ·   …so cold that it's hard",
+        "B p60  · · · · · ·  · · · · · ·  · · · ▒▒▒▒▒██  …so cold that it's hard",
+    ]
+
+
+def test_padded_decodes_show_what_is_outside_the_window() -> None:
+    scene = Scene()
+    record = scene.step(Fed(1, 20), Fed(1, 65), layout="padded", mode="static")
+    lines = text(folded(record, scene.badges, look, 75, 14, 16), 75, 14).splitlines()
+    assert [line.split("█")[0].count("▒") for line in lines[1:]] in ([8, 8], [9, 9])
+    assert "╳ " in lines[1] and "╳" not in lines[2] and " · · · · · · " in lines[2]
+    assert all("16 keys …" in line for line in lines[1:])
+
+
+@given(fed_sequences(), st.sampled_from(("ragged", "padded")), WINDOWS, st.integers(20, 90), st.booleans())
+def test_a_stretch_shows_whether_none_some_or_all_of_it_is_allowed(
+    fed: tuple[Fed, ...], layout: str, window: int | None, width: int, is_flat: bool
+) -> None:
+    scene = Scene()
+    record = scene.step(*fed, layout=layout)  # type: ignore[arg-type]
+    drawing = folded(record, scene.badges, look, width, 4 if is_flat else 40, window)
+    for y in range(drawing.count):
+        line = plain(drawing.line(y, 0, 10_000))
+        glyphs: dict[Area, str] = {}
+        for x in range(drawing.columns):
+            area = drawing.area(y, x)
+            if area is not None:
+                glyphs[area] = glyphs.get(area, "") + line[x]
+        for area, drawn in glyphs.items():
+            pairs = sum(allowed_pairs(segment, area, window) for segment in record.segments)
+            shows = sum(glyph in "█▒░" for glyph in drawn)
+            cells = area.key_stop - area.key
+            if pairs in (0, cells):
+                assert shows == (len(drawn) if pairs else 0)
+            else:
+                assert shows and (shows < len(drawn) or len(drawn) == 1)
 
 
 def test_a_prompt_of_512_folds_rows_and_keys() -> None:
@@ -151,16 +250,18 @@ def test_a_prompt_of_512_folds_rows_and_keys() -> None:
     assert lines[9] == "A p511  ██████████████████████"
 
 
-@given(fed_sequences(), st.sampled_from(("ragged", "padded")), st.booleans())
-def test_true_cells_equal_the_mask_cell_for_cell(fed: tuple[Fed, ...], layout: str, is_wide: bool) -> None:
+@given(fed_sequences(), st.sampled_from(("ragged", "padded")), st.booleans(), WINDOWS)
+def test_true_cells_equal_the_mask_cell_for_cell(
+    fed: tuple[Fed, ...], layout: str, is_wide: bool, window: int | None
+) -> None:
     scene = Scene()
     record = scene.step(*fed, layout=layout)  # type: ignore[arg-type]
     width = 10_000 if is_wide else 1
     cell = 2 if is_wide else 1
-    drawing = true_cells(record, scene.badges, look, width)
+    drawing = true_cells(record, scene.badges, look, width, window)
     assert drawing.count == record.shape[1]
     gutter = 2 + max(len(f"A p{s.position + s.q_len - 1}") for s in record.segments)
-    for run in query_runs(record.segments, record.shape):
+    for run in query_runs(record.segments, record.shape, window):
         line = plain(drawing.line(run.column, 0, 10_000))
         if layout == "padded":
             line = line[run.row * (gutter + cell * record.num_keys + 2) :]
@@ -187,13 +288,15 @@ def expected(record: StepRecord, segment: int | None, key: int, allowed: bool) -
     return "▒" if key < found.kv_start + found.num_cached else "█"
 
 
-@given(fed_sequences(), st.sampled_from(("ragged", "padded")), st.integers(20, 90), st.integers(5, 20))
+@given(
+    fed_sequences(), st.sampled_from(("ragged", "padded")), st.integers(20, 90), st.integers(5, 20), WINDOWS
+)
 def test_folded_drawings_fit_any_size_and_show_every_sampled_query(
-    fed: tuple[Fed, ...], layout: str, width: int, height: int
+    fed: tuple[Fed, ...], layout: str, width: int, height: int, window: int | None
 ) -> None:
     scene = Scene()
     record = scene.step(*fed, layout=layout)  # type: ignore[arg-type]
-    drawing = folded(record, scene.badges, look, width, height)
+    drawing = folded(record, scene.badges, look, width, height, window)
     lines = [drawing.line(y, 0, width) for y in range(drawing.count)]
     assert all(line_width(line) <= width for line in (*lines, drawing.heading(0, width)))
     whole = "\n".join(plain(drawing.line(y, 0, 10_000)) for y in range(drawing.count))

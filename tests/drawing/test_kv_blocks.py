@@ -6,9 +6,10 @@ import dataclasses
 
 import msgspec
 
-from cbtui.drawing.kv_blocks import PoolDrawing, owners_of, ranges
+from cbtui.drawing.kv_blocks import PoolDrawing, owners_of
 from cbtui.following.frame import Frame
 from cbtui.looks.pieces import line_width, plain
+from cbtui.telling.words import ranges
 from tests.widgets.stage import Stage
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from drawn_steps import STEP_7, Fed, Scene, fed_sequences
+from drawn_steps import STEP_7, WINDOWS, Fed, Scene, fed_sequences
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,10 +11,10 @@ from cbtui.drawing.mask import folded, true_cells
 from cbtui.drawing.mask_dense import dense_cells
 from cbtui.drawing.mask_overview import OverviewMask
 from cbtui.drawing.mask_spots import Area, Drawing, anchor_of, area_of, moved
-from cbtui.drawing.mask_words import Words, allowed_pairs, explain
+from cbtui.drawing.mask_words import Words, allowed_pairs, explain, layers_title, layers_words
 from cbtui.drawing.mask_zoom import Zoom, drawing_at, ladder
 from cbtui.looks.pieces import line_width, plain
-from engine.step.mask import query_runs
+from engine.step.mask import layer_kinds, query_runs
 from engine.stream.records import Segment, StepRecord
 
 LAYOUTS = st.sampled_from(("ragged", "padded"))
@@ -33,11 +33,11 @@ def said(record: StepRecord, scene: Scene, *cell: int) -> str:
     return plain(explain(record, Area(row, query, query + 1, key, key + 1), words(scene)))
 
 
-def allowed(record: StepRecord) -> set[tuple[int, int, int]]:
+def allowed(record: StepRecord, window: int | None = None) -> set[tuple[int, int, int]]:
     """Every allowed (row, query, key), padding's own apart."""
     return {
         (run.row, run.column, key)
-        for run in query_runs(record.segments, record.shape)
+        for run in query_runs(record.segments, record.shape, window)
         if run.segment is not None
         for key in range(run.start, run.stop)
     }
@@ -57,6 +57,41 @@ def test_the_mixed_step_in_words() -> None:
     assert said(record, scene, 0, 5, 5) == "query D p5 x may see D p5 x: itself"
     assert said(record, scene, 0, 10, 24) == "query B p10 x may not see C p3 x: another sequence"
     assert said(record, scene, 0, 10, 10) == "query B p10 x may see B p0 x: its own earlier token, cached"
+
+
+def test_outside_the_window_in_words() -> None:
+    scene = Scene()
+    record = scene.step(Fed(2, 40), Fed(1, 9))
+
+    def in_window(*cell: int) -> str:
+        row, query, key, stop = cell
+        asked = Words(scene.badges, 16, lambda request_id, position: b"x", 32)
+        return plain(explain(record, Area(row, query, query + 1, key, stop), asked))
+
+    assert in_window(0, 0, 3, 4) == "query A p40 x may not see A p3 x: outside the window of 32"
+    assert in_window(0, 0, 8, 9).startswith("query A p40 x may not see A p8 x: outside")
+    assert in_window(0, 0, 9, 10) == "query A p40 x may see A p9 x: its own earlier token, cached"
+    assert in_window(0, 0, 41, 42) == "query A p40 x may not see A p41 x: in its future"
+    assert in_window(0, 1, 0, 9).endswith("A p0–p8: all outside the window of 32")
+    assert in_window(0, 0, 0, 41).endswith(
+        "may see 32 of 41 keys A p0–p40: the others are outside the window of 32"
+    )
+    assert in_window(0, 0, 0, 42).endswith("outside the window of 32 or in its future")
+    assert in_window(0, 2, 0, 42).endswith("another sequence")
+    assert in_window(0, 0, 30, 52) == "query A p40 x may not see these keys: 2 other sequences"
+
+
+def test_kinds_of_layers_in_words() -> None:
+    mixed = layer_kinds((32, 32, 32, None, 32, None))
+    assert [layers_title(mixed, n) for n in (0, 1)] == [
+        "window 32: 4 of 6 layers",
+        "no window: 2 of 6 layers",
+    ]
+    assert layers_words(mixed, 0) == "layers 0–2, 4 of 6: a query sees the newest 32 keys, its own included"
+    assert layers_words(mixed, 1) == "layers 3, 5 of 6: a query sees every key before it"
+    assert [layers_title(layer_kinds(all_alike), 0) for all_alike in ((), (None,), (32, 32))] == [
+        "", "", "window 32",
+    ]  # fmt: skip
 
 
 def test_a_cached_key_names_its_block() -> None:
@@ -96,9 +131,9 @@ def test_a_block_says_how_much_of_it_is_allowed() -> None:
     assert text == "10 queries × 10 keys: 30 of 100 pairs allowed, A B"
 
 
-@given(fed_sequences(), LAYOUTS, st.data())
+@given(fed_sequences(), LAYOUTS, WINDOWS, st.data())
 def test_pairs_are_counted_as_the_mask_has_them(
-    fed: tuple[Fed, ...], layout: str, data: st.DataObject
+    fed: tuple[Fed, ...], layout: str, window: int | None, data: st.DataObject
 ) -> None:
     record = Scene().step(*fed, layout=layout)  # type: ignore[arg-type]
     rows, queries = record.shape
@@ -106,8 +141,8 @@ def test_pairs_are_counted_as_the_mask_has_them(
     first, stop = sorted(data.draw(st.tuples(st.integers(0, queries), st.integers(0, queries))))
     low, high = sorted(data.draw(st.tuples(st.integers(0, record.num_keys), st.integers(0, record.num_keys))))
     area = Area(row, first, stop, low, high)
-    true = sum(r == row and first <= q < stop and low <= k < high for r, q, k in allowed(record))
-    assert sum(allowed_pairs(segment, area) for segment in record.segments) == true
+    true = sum(r == row and first <= q < stop and low <= k < high for r, q, k in allowed(record, window))
+    assert sum(allowed_pairs(segment, area, window) for segment in record.segments) == true
 
 
 # -- scales ----------------------------------------------------------------------------------------
@@ -141,12 +176,12 @@ def test_an_overview_is_as_dark_as_its_blocks_are_allowed() -> None:
     ]
 
 
-@given(fed_sequences(), LAYOUTS)
-def test_half_blocks_equal_the_mask(fed: tuple[Fed, ...], layout: str) -> None:
+@given(fed_sequences(), LAYOUTS, WINDOWS)
+def test_half_blocks_equal_the_mask(fed: tuple[Fed, ...], layout: str, window: int | None) -> None:
     scene = Scene()
     record = scene.step(*fed, layout=layout)  # type: ignore[arg-type]
-    drawing = dense_cells(record, scene.badges)
-    true = allowed(record)
+    drawing = dense_cells(record, scene.badges, window)
+    true = allowed(record, window)
     for line in range(drawing.count):
         text = plain(drawing.line(line, 0, 10_000))
         for x in range(drawing.columns):
@@ -181,21 +216,22 @@ def test_the_ladder_ends_where_everything_is_seen(
 # -- cursor ----------------------------------------------------------------------------------------
 
 
-def drawings(record: StepRecord, scene: Scene) -> list[Drawing]:
+def drawings(record: StepRecord, scene: Scene, window: int | None = None) -> list[Drawing]:
     return [
-        folded(record, scene.badges, look, 70, 12),
-        true_cells(record, scene.badges, look, 1),
-        true_cells(record, scene.badges, look, 10_000),
-        dense_cells(record, scene.badges),
-        OverviewMask(record, scene.badges, 40, 10),
+        folded(record, scene.badges, look, 70, 12, window),
+        folded(record, scene.badges, look, 24, 12, window),
+        true_cells(record, scene.badges, look, 1, window),
+        true_cells(record, scene.badges, look, 10_000, window),
+        dense_cells(record, scene.badges, window),
+        OverviewMask(record, scene.badges, 40, 10, window=window),
     ]
 
 
-@given(fed_sequences(), LAYOUTS)
-def test_every_place_leads_to_a_cell_and_back(fed: tuple[Fed, ...], layout: str) -> None:
+@given(fed_sequences(), LAYOUTS, WINDOWS)
+def test_every_place_leads_to_a_cell_and_back(fed: tuple[Fed, ...], layout: str, window: int | None) -> None:
     scene = Scene()
     record = scene.step(*fed, layout=layout)  # type: ignore[arg-type]
-    for drawing in drawings(record, scene):
+    for drawing in drawings(record, scene, window):
         for y in range(min(drawing.count * drawing.per_line, 12)):
             for x in range(min(drawing.columns, 90)):
                 area = drawing.area(y, x)

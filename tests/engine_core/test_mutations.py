@@ -91,8 +91,8 @@ def test_one_wrong_mask_run_changes_an_output(
 ) -> None:
     right = engine.fake.query_run
 
-    def wrong(span: object, offset: int) -> tuple[int, int]:
-        start, stop = right(span, offset)  # type: ignore[arg-type]
+    def wrong(span: object, offset: int, window: int | None) -> tuple[int, int]:
+        start, stop = right(span, offset, window)  # type: ignore[arg-type]
         if span.position == 4:  # type: ignore[attr-defined]
             start, stop = max(0, start + shift[0]), stop + shift[1]
             if shift[1] > 0:

@@ -1,6 +1,6 @@
 """Records the traces the snapshot tests are fed from: the tutorial's six prompts on the default model.
 
-    python -m tests.snapshots.record_traces
+    python -m tests.snapshots.record_traces [NAME …]
 
 Run again only when records change their form. Time is made up (a fixed cost a step and a token), so that a
 busy machine leaves no mark in the pictures; every token is the model's.
@@ -29,6 +29,8 @@ DATA = Path(__file__).parent.parent / "data"
 CAPS = (6, 20, 48, 12, 30, 9)
 #: A run that begins continuous and is switched to static after so many steps; six more are kept.
 SWITCHED, SWITCH_AFTER = "switched", 8
+#: A run with so few KV blocks that somebody has to give way; it ends some steps after that.
+PREEMPTED, FEW_BLOCKS = "preempted", 4
 STEP_S, TOKEN_S = 0.05, 0.0008
 
 
@@ -53,9 +55,13 @@ def main() -> None:
             for request, cap in zip(tutorial_workload(), CAPS, strict=True)
         ]
         prompts = encode(runner, requests)
-        for name in (*MODES, SWITCHED):
+        for name in sys.argv[1:] or (*MODES, SWITCHED, PREEMPTED):
+            config = EngineConfig(mode=name if name in MODES else "continuous")
+            if name == PREEMPTED:
+                config = msgspec.structs.replace(config, num_blocks=FEW_BLOCKS, max_model_len=64)
+            given_way = 0
             engine = Engine(
-                EngineConfig(mode="continuous" if name == SWITCHED else name),
+                config,
                 runner,
                 ready.info,
                 clock=EngineClock(lambda: runner.now_s),
@@ -73,6 +79,10 @@ def main() -> None:
                     if name == SWITCHED and record.step == SWITCH_AFTER:
                         engine.set_mode("static")
                     if name == SWITCHED and record.step == SWITCH_AFTER + 6:
+                        break
+                    if record.events.preempted and not given_way:
+                        given_way = record.step
+                    if name == PREEMPTED and given_way and record.step == given_way + 3:
                         break
             print(path, path.stat().st_size, file=sys.stderr)
     finally:

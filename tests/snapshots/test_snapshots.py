@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
 from cbtui.settings import Settings
 from engine.live.state import Arriving, EngineState, Failure
-from engine.runner import Loading
-from tests.app.replay import Feeder, later, traced_records
+from engine.runner import Loading, ModelFacts
+from tests.app.replay import MODEL, Feeder, later, traced_records
 
 LARGE, MEDIUM, SMALL = (160, 50), (120, 40), (80, 24)
 Picture = Callable[..., bool]
@@ -86,6 +87,33 @@ def test_paused_mid_prefill(snap_compare: Picture) -> None:
 
 def test_true_mask_cells(snap_compare: Picture) -> None:
     assert snap_compare(screen(paused_mid_prefill()), terminal_size=LARGE, run_before=pressing("z"))
+
+
+def with_windows(step: int) -> Feeder:
+    """A model that has a window of 8 in every other layer."""
+    facts = ModelFacts(layer_windows=(8, None) * 15)
+    return running(step=step, model=msgspec.structs.replace(MODEL, facts=facts))
+
+
+def test_sliding_windows_in_the_folded_mask(snap_compare: Picture) -> None:
+    assert snap_compare(screen(with_windows(STEP)), terminal_size=LARGE, run_before=pressing())
+
+
+def test_a_key_outside_the_window_under_the_cursor(snap_compare: Picture) -> None:
+    keys = ("z", "tab", "tab", "tab", "down", "up", *["left"] * 12)
+    assert snap_compare(screen(with_windows(20)), terminal_size=LARGE, run_before=pressing(*keys))
+
+
+def test_layers_without_a_window(snap_compare: Picture) -> None:
+    assert snap_compare(screen(with_windows(STEP)), terminal_size=MEDIUM, run_before=pressing("w"))
+
+
+def test_a_step_in_which_somebody_gave_way(snap_compare: Picture) -> None:
+    records = traced_records("trace-preempted.jsonl")
+    step = next(record.step for record in records if record.events.preempted)
+    feeder = Feeder()
+    feeder.play(records, upto=step, status="paused", paused=True)
+    assert snap_compare(screen(feeder), terminal_size=LARGE, run_before=pressing())
 
 
 def test_draining_before_static(snap_compare: Picture) -> None:

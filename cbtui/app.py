@@ -142,6 +142,11 @@ class CbtuiApp(App[None]):
             self.main.follower.engine_broke(f"{type(error).__name__}: {error}")
             self.main.draw()
 
+    def on_app_blur(self, event: events.AppBlur) -> None:
+        """In a browser keys come only while the page has the keyboard: which part of it has them stays so."""
+        if self.is_web:
+            event.prevent_default()
+
     # -- size ---------------------------------------------------------------------------------
 
     def on_resize(self, event: events.Resize) -> None:

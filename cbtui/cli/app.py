@@ -6,7 +6,7 @@ Every option is checked here, so that a mistake is one sentence before any model
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,7 +26,14 @@ from cbtui.cli.replay_command import replay
 from cbtui.cli.run_command import run
 from cbtui.cli.screen_files import screen_workload, with_bad
 from cbtui.cli.screen_options import Paused, Speed, Theme, need_terminal, steps_per_s, theme_named
+from cbtui.cli.serve_command import PASSES_ON, serve
 from cbtui.cli.settings_command import settings
+
+if TYPE_CHECKING:
+    from cbtui.options import LaunchOptions
+
+    #: Who opens a screen; `launch` may be given another than `run_app`, as its context's object.
+    OpenScreen = Callable[[LaunchOptions], int]
 
 COMMANDS = (
     "launch",
@@ -38,6 +45,7 @@ COMMANDS = (
     "models",
     "race",
     "lesson",
+    "serve",
     "bench",
     "settings",
 )
@@ -110,7 +118,9 @@ def launch(
     """
     from cbtui.options import DEFAULT_MAX_TOKENS, LaunchOptions
 
-    need_terminal(reads_stdin=file == "-")
+    open_screen: OpenScreen | None = context.obj
+    if open_screen is None:
+        need_terminal(reads_stdin=file == "-")
     asked = sampling.asked()
     factor = checked_arrivals(arrivals)
     # The settings file may change what a typed prompt gets; only the command line caps a file's requests.
@@ -133,9 +143,11 @@ def launch(
         metrics=metrics,
         theme=theme_named(theme),
     )
-    from cbtui.app import run_app
+    if open_screen is None:
+        from cbtui.app import run_app
 
-    return with_bad(run_app(options), workload)
+        open_screen = run_app
+    return with_bad(open_screen(options), workload)
 
 
 def race(
@@ -194,6 +206,7 @@ def _add(panel: str, *commands: Callable[..., int]) -> None:
 
 
 _add(SCREEN, launch, attach, race, lesson, replay)
+app.command(cls=Command, rich_help_panel=SCREEN, context_settings=PASSES_ON)(serve)
 _add(HEADLESS, compare, run, export, bench)
 _add(MACHINE, settings)
 app.add_typer(models, name="models", rich_help_panel=MACHINE)

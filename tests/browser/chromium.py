@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
@@ -72,6 +73,9 @@ class Browser:
         self.complaints: list[str] = []
         #: Addresses it asked for.
         self.requests: list[str] = []
+        #: What came to it over WebSockets, and the size of the terminal that asked for it.
+        self.received: list[bytes] = []
+        self.terminal_size = (80, 24)
         root = ["--no-sandbox"] if os.geteuid() == 0 else []
         self._process = subprocess.Popen(
             [find_chromium(), *OPTIONS, *root, f"--user-data-dir={self._profile}", "about:blank"],
@@ -145,6 +149,12 @@ class Browser:
                 self.complaints.append(params["entry"]["text"])
             case "Network.requestWillBeSent":
                 self.requests.append(params["request"]["url"])
+            case "Network.webSocketCreated":
+                asked = parse_qs(urlsplit(params["url"]).query)
+                self.terminal_size = (int(asked["width"][0]), int(asked["height"][0]))
+                self.received.clear()
+            case "Network.webSocketFrameReceived" if params["response"]["opcode"] == 2:
+                self.received.append(base64.b64decode(params["response"]["payloadData"]))
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
         """An order of the protocol, and its answer."""
@@ -186,10 +196,13 @@ class Browser:
         raise AssertionError(f"not within {timeout_s} s: {what}; the page said {self.complaints}")
 
     def press(self, *keys: str) -> None:
-        """Press keys, by name or by the character they type."""
+        """Press keys, by name or by the character they type; `ctrl+q` and the like, too."""
         for key in keys:
-            code, number, text = KEYS.get(key, ("", ord(key[0].upper()), key))
-            common = {"key": key, "code": code, "windowsVirtualKeyCode": number}
+            name = key.removeprefix("ctrl+")
+            code, number, text = KEYS.get(name, ("", ord(name[-1].upper()), name))
+            common: dict[str, Any] = {"key": name, "code": code, "windowsVirtualKeyCode": number}
+            if key.startswith("ctrl+"):
+                common, text = common | {"modifiers": 2}, ""
             self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **common)
             self.send("Input.dispatchKeyEvent", type="keyUp", **common)
 

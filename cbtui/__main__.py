@@ -85,7 +85,9 @@ def _fail_as(error: Exception) -> int:
 
 
 def _fail(sentence: str) -> int:
-    print(f"cbtui: {sentence}", file=sys.stderr)
+    from cbtui.cli.console import complain
+
+    complain(sentence)
     return 2
 
 

@@ -10,13 +10,14 @@ import asyncio
 import gc
 import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
 
 from textual import events
 from textual.app import App, SystemCommand
+from textual.filter import LineFilter
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Input
@@ -28,6 +29,7 @@ from cbtui.following.overheard import tape_fault
 from cbtui.following.pace import FRAMES_PER_S, Pace
 from cbtui.keymap import Keymap, remapped
 from cbtui.keys import APP_KEYS, SCREEN_KEYS, bindings
+from cbtui.looks.guard import HarmlessFilter
 from cbtui.looks.theme import THEMES
 from cbtui.options import LaunchOptions
 from cbtui.screens.arrangement import kind_of
@@ -78,6 +80,7 @@ class CbtuiApp(App[None]):
         self._pace = pace
         self._handles_signals = handles_signals
         self._was_interrupted = False
+        self._guard = HarmlessFilter()
         self._is_frozen = False
         self._tape_fault = ""
         self.animation_level = "none"
@@ -94,6 +97,10 @@ class CbtuiApp(App[None]):
         self.theme = THEMES[name].name
         for other in THEMES:
             self.set_class(other == name, f"-{other}")
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's, and the guard against text that would be an order to the terminal."""
+        return [*super().get_line_filters(), self._guard]
 
     def get_default_screen(self) -> Screen[None]:
         return self.main

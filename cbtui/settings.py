@@ -18,6 +18,10 @@ from pathlib import Path
 #: Names a file that is read instead of the one in the user's folder; empty: none is read.
 VARIABLE = "CBTUI_SETTINGS"
 _NAME = "settings.toml"
+#: A settings file is a page; what is larger than this is something else, and not read into memory.
+_MOST_BYTES = 2**20
+#: Steps a second that can be asked for; more is `max`, and less is not seen to move.
+LEAST_SPEED, MOST_SPEED = 0.001, 1e6
 THEME_NAMES = ("dark", "light", "high-contrast")
 
 
@@ -73,7 +77,7 @@ def _speed(value: object) -> object | None:
     if value == "max":
         return "max"
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return f"{value:g}" if is_number and 0 < value < float("inf") else None  # type: ignore[operator]
+    return f"{value:g}" if is_number and LEAST_SPEED <= value <= MOST_SPEED else None  # type: ignore[operator]
 
 
 def _flag(value: object) -> object | None:
@@ -86,7 +90,9 @@ def _entries() -> dict[str, _Entry]:
 
     return {
         "theme": _Entry(" or ".join(map(repr, THEME_NAMES)), _one_of(*THEME_NAMES)),
-        "speed": _Entry('a number of steps a second above 0, or "max"', _speed),
+        "speed": _Entry(
+            f'a number of steps a second from {LEAST_SPEED:g} to {MOST_SPEED:,.0f}, or "max"', _speed
+        ),
         "slots": _Entry(f"a whole number from 1 to {SLOT_LIMIT}", _whole(1, SLOT_LIMIT)),
         "budget": _Entry("a whole number of 1 or more", _whole(1, 1 << 30)),
         "mode": _Entry(" or ".join(map(repr, MODES)), _one_of(*MODES)),
@@ -115,20 +121,26 @@ def read_settings(path: Path | None) -> Settings:
     if path is None:
         return Settings()
     try:
-        text = path.read_text("utf-8")
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise SettingsError(f"{path} is no settings file: it is larger than {_MOST_BYTES // 2**20} MiB")
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except FileNotFoundError:
         return Settings()
     except (OSError, UnicodeDecodeError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8 text"
         raise SettingsError(f"{path} cannot be read: {reason}") from None
     try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as exc:
+        table = tomllib.loads(text)
+    except RecursionError:
+        raise SettingsError(f"{path}: lists or tables are nested too deeply") from None
+    except ValueError as exc:  # TOML's own error, or a number of thousands of digits
         found = re.search(r"\(at (?:line (\d+), column \d+|end of document)\)", str(exc))
         line = int(found[1]) if found and found[1] else text.count("\n") + 1
         reason = str(exc)[: found.start()].strip() if found else str(exc)
         raise SettingsError(f"{path}, line {line}: {reason[:1].lower()}{reason[1:]}") from None
-    return _checked(path, text, data)
+    return _checked(path, text, table)
 
 
 def _checked(path: Path, text: str, data: dict[str, object]) -> Settings:
@@ -184,4 +196,8 @@ def _like(name: str, names: list[str]) -> str:
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # a number of thousands of digits
+        return "a number so long"
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -9,6 +9,15 @@ import msgspec
 
 #: Slots an arena keeps a scratch cell for; also the most `max_num_seqs` may be set to while running.
 SLOT_LIMIT = 256
+#: The most a limit may be set to: far beyond any machine, and small enough to be counted and sent.
+_MOST = {
+    "max_num_batched_tokens": 1 << 30,
+    "max_model_len": 1 << 30,
+    "block_size": 1 << 16,
+    "num_blocks": 1_000_000,
+}
+#: Token positions of a KV cache at most: terabytes, even of a small model.
+MOST_KV_TOKENS = 1 << 26
 
 
 class ConfigError(ValueError):
@@ -47,6 +56,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if value < 1:
                 raise ConfigError(f"{name} must be at least 1, not {value}")
+            if value > _MOST.get(name, value):
+                raise ConfigError(f"{name} must be at most {_MOST[name]:,}, not {value:,}")
         if self.max_model_len < 2:
             raise ConfigError("max_model_len must be at least 2: one prompt token and one output token")
         if self.max_num_seqs > SLOT_LIMIT:
@@ -55,6 +66,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 f"max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least max_num_seqs "
                 f"({self.max_num_seqs}), or a step could not feed every running request one token"
+            )
+        if self.num_kv_tokens > MOST_KV_TOKENS:
+            raise ConfigError(
+                f"num_blocks × block_size must be at most {MOST_KV_TOKENS:,} tokens, not "
+                f"{self.num_kv_tokens:,}"
             )
 
     @property

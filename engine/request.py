@@ -39,6 +39,8 @@ FINISH_REASONS: dict[RequestStatus, str] = {
 
 #: The most likeliest tokens a request may ask to be recorded beside each sampled one (vLLM's limit).
 MOST_LOGPROBS = 20
+#: The largest number of tokens that can be asked for, and the largest seed: what the wire carries.
+MOST_NUMBER, MOST_SEED = (1 << 31) - 1, (1 << 63) - 1
 
 _ENDS = {RequestStatus.FINISHED_ABORTED, RequestStatus.FINISHED_ERROR}
 TRANSITIONS: dict[RequestStatus, set[RequestStatus]] = {
@@ -91,10 +93,16 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
+        if self.max_tokens > MOST_NUMBER:
+            raise ValueError(f"max_tokens must be at most {MOST_NUMBER:,}, not {self.max_tokens:,}")
+        if not -MOST_SEED <= self.seed <= MOST_SEED:
+            raise ValueError(f"seed must be within 64 bits (at most {MOST_SEED:,}), not {self.seed:,}")
         if not 0.0 <= self.temperature < float("inf"):
             raise ValueError(f"temperature must be 0 (greedy) or a positive number, not {self.temperature}")
         if self.top_k < 0:
             raise ValueError(f"top_k must be 0 (off) or at least 1, not {self.top_k}")
+        if self.top_k > MOST_NUMBER:
+            raise ValueError(f"top_k must be at most {MOST_NUMBER:,}, not {self.top_k:,}")
         if not 0.0 < self.top_p <= 1.0:
             raise ValueError(f"top_p must be above 0 and at most 1 (off), not {self.top_p}")
         if not 0 <= self.n_logprobs <= MOST_LOGPROBS:

@@ -92,7 +92,10 @@ def launch(
     record: Record = None,
     metrics: Metrics = None,
     history: Annotated[
-        int, typer.Option(min=10, metavar="N", help="Steps kept to look back at; about 7 KB each.")
+        int,
+        typer.Option(
+            min=10, max=10_000_000, metavar="N", help="Steps kept to look back at; about 7 KB each."
+        ),
     ] = 10_000,
     theme: Theme = None,
     limit: Limit = None,

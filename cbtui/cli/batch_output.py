@@ -14,9 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import msgspec
-
-from cbtui.cli.console import CommandError
+from cbtui.cli.console import CommandError, json_text
 from cbtui.cli.result import ResultLine
 from engine.live.feed import Entry
 
@@ -51,7 +49,7 @@ class BatchOutput:
             "error": error,
         }
         try:
-            self._file.write(msgspec.json.encode(line) + b"\n")
+            self._file.write(json_text(line).encode() + b"\n")
             self._file.flush()
         except BrokenPipeError:
             raise BrokenPipeError from None

@@ -86,7 +86,7 @@ def bench(
     runs_on: RunsOn,
 ) -> int:
     """Time the engine: modes, batch sizes, growing caches."""
-    from cbtui.cli.console import Progress, report_console, write_line
+    from cbtui.cli.console import Progress, json_text, report_console, write_line
     from cbtui.cli.models import loaded_model
 
     sizes = Sizes(slots=_numbers("--slots", slots), cached=_numbers("--cached", cached))
@@ -104,7 +104,7 @@ def bench(
         growth=tuple(growth),
     )
     if as_json:
-        write_line(msgspec.json.encode(result).decode())
+        write_line(json_text(result))
     else:
         console, _ = report_console()
         for line in report_lines(result):

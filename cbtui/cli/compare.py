@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from cbtui.cli.console import CommandError, Progress, report_console, write_line
+from cbtui.cli.console import CommandError, Progress, json_text, report_console, write_line
 from cbtui.cli.models import loaded_model
 from cbtui.cli.recording import path_of_mode, recording
 from cbtui.cli.report import Reported, report
@@ -190,7 +190,7 @@ def show(
         kinds: the model's kinds of layers.
     """
     if as_json:
-        write_line(msgspec.json.encode(comparison).decode())
+        write_line(json_text(comparison))
         return
     console, look = report_console()
     ledgers = {mode: folded(run) for mode, run in records.items()}

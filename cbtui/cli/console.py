@@ -10,14 +10,17 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
-from rich.console import Console
+import msgspec
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
-from cbtui.looks.tokens import cell_width, prose
+from cbtui.looks.harmless import harmless, harmless_json
+from cbtui.looks.tokens import cell_width, clip, prose
 from cbtui.telling.naming import PALETTE, letter_of
 from engine.runner import Loading
 
@@ -32,7 +35,17 @@ class CommandError(Exception):
 
 
 class ReportConsole(Console):
-    """A console whose reader may go away: `| head` is no fault of ours."""
+    """A console whose reader may go away (`| head` is no fault of ours), and whose terminal takes no orders
+    from the texts it shows. A pipe or a file gets them as they are.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """As rich does; what cannot be printed goes, if this is a terminal."""
+        for segment in super().render(renderable, options):
+            if self.is_terminal and not segment.control:
+                yield Segment(harmless(segment.text, "\n\t"), segment.style)
+            else:
+                yield segment
 
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError
@@ -90,6 +103,18 @@ def is_dumb() -> bool:
     return os.environ.get("TERM", "") == "dumb"
 
 
+def complain(sentence: str) -> None:
+    """Say something on standard error, on one line and made harmless: names and causes stand in it."""
+    print(f"cbtui: {prose(sentence)}", file=sys.stderr)
+
+
+def json_text(data: Any) -> str:
+    """Data as one line of JSON. What a terminal would act on is escaped, so that any JSON reader sees the
+    same and a terminal nothing.
+    """
+    return harmless_json(msgspec.json.encode(data).decode())
+
+
 def write_line(text: str) -> None:
     """A line of data on standard output, at once.
 
@@ -128,7 +153,7 @@ class Progress:
         if not self._is_on or (not at_once and now - self._shown_at < 0.1):
             return
         self._shown_at, self._is_shown = now, True
-        self._stream.write("\r\x1b[2K" + text[: PLAIN_WIDTH - 1])
+        self._stream.write("\r\x1b[2K" + clip(prose(text), PLAIN_WIDTH - 1))
         self._stream.flush()
 
     def clear(self) -> None:

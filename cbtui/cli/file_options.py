@@ -13,6 +13,9 @@ FORMATS = (
     "Vidur trace, or a prompt a line; - is standard input."
 )
 
+#: How slow and how fast a file's time may pass.
+_ARRIVALS = (0.001, 1e6)
+
 Limit = Annotated[
     int | None,
     typer.Option("--limit", min=1, metavar="N", help="The first N requests only.", rich_help_panel=PANEL),
@@ -48,6 +51,7 @@ def checked_arrivals(factor: float | None) -> float | None:
     Raises:
         ValueError: time cannot pass so fast.
     """
-    if factor is not None and not 0 < factor < float("inf"):
-        raise ValueError(f"--arrivals must be a number above 0, not {factor:g}")
+    least, most = _ARRIVALS
+    if factor is not None and not least <= factor <= most:
+        raise ValueError(f"--arrivals must be a number from {least:g} to {most:,.0f}, not {factor:g}")
     return factor

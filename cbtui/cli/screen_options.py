@@ -59,12 +59,17 @@ def steps_per_s(speed: str) -> float | None:
     Raises:
         ValueError: it is neither.
     """
+    from cbtui.settings import LEAST_SPEED, MOST_SPEED
+
     if speed.strip().lower() == "max":
         return None
     try:
         value = float(speed)
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):
-        raise ValueError(f"--speed must be a number above 0, or max, not {speed}")
+    if not LEAST_SPEED <= value <= MOST_SPEED:
+        raise ValueError(
+            f"--speed must be a number of steps a second from {LEAST_SPEED:g} to {MOST_SPEED:,.0f}, or max, "
+            f"not {speed}"
+        )
     return value

@@ -12,6 +12,7 @@ def settings() -> int:
 
     Exit code 2, and the reason in one sentence, where the file there is cannot be used.
     """
+    from cbtui.looks.tokens import prose
     from cbtui.settings import VARIABLE, read_settings, settings_path
 
     path = settings_path()
@@ -20,7 +21,7 @@ def settings() -> int:
     else:
         read_settings(path)
         state = "in use" if path.exists() else "not there yet"
-        typer.echo(f"# {path}  ({state})")
+        typer.echo(f"# {prose(str(path))}  ({state})")
     typer.echo(template())
     return 0
 

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import msgspec
 
-from cbtui.cli.console import CommandError
+from cbtui.cli.console import CommandError, complain
 from engine.attach.vllm_lines import is_header
 from engine.live.commands import PromptRequest
-from engine.stream.trace_files import begins_as_trace
-from engine.workload import Asked, BadLine, read_workload, require_all
+from engine.stream.trace_files import begins_as_trace, is_compressed
+from engine.workload import Asked, BadLine, WorkloadError, read_workload, require_all
+
+#: Bad lines said one by one.
+MOST_SAID = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +56,15 @@ class Complaints:
     def add(self, text: str) -> None:
         """Say one thing."""
         self.count += 1
-        print(f"cbtui: {self._name}, {text}", file=sys.stderr)
+        complain(f"{self._name}, {text}")
 
     def add_bad(self, bad: Sequence[BadLine]) -> None:
-        """Say what is wrong with each line."""
-        for line in bad:
+        """Say what is wrong with each line; of many only the first, and how many more there are."""
+        shown = bad if len(bad) <= MOST_SAID + 1 else bad[:MOST_SAID]
+        for line in shown:
             self.add(str(line))
+        if len(shown) < len(bad):
+            self.add(f"and {len(bad) - len(shown):,} more bad lines")
 
 
 def read_bytes(source: str) -> tuple[str, bytes]:
@@ -92,8 +98,13 @@ def workload_of(
     name, data = read_bytes(options.source)
     if begins_as_trace(data) or is_header(data):
         raise CommandError(f"{name} is a recorded run: `cbtui replay` shows it, `cbtui compare` compares it")
+    if is_compressed(data):
+        raise CommandError(f"{name} is compressed: unpack it first")
     asked = Asked(request=request or PromptRequest(prompt=""), max_tokens=options.max_tokens or default)
-    lines = read_workload(data, asked, options.limit)
+    try:
+        lines = read_workload(data, asked, options.limit)
+    except WorkloadError as error:
+        raise CommandError(f"{name} is {error}") from None
     if not lines:
         raise CommandError(f"{name} holds no requests: a prompt a line, JSON Lines, or a trace with a header")
     requests = [line for line in lines if isinstance(line, PromptRequest)]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from cbtui.following.link import Link
+from cbtui.looks.tokens import prose
 from cbtui.options import LaunchOptions
 from engine.live.channels import History, Mailbox
 from engine.prometheus import MetricsServer
@@ -88,7 +89,7 @@ def _taping(recorder: TraceRecorder, mailbox: Mailbox) -> Listener:
 def _close(recorder: TraceRecorder) -> None:
     recorder.close()
     if recorder.error:
-        print(f"cbtui: {recorder.error}", file=sys.stderr)
+        print(f"cbtui: {prose(recorder.error)}", file=sys.stderr)
 
 
 def _counting(server: MetricsServer, mailbox: Mailbox) -> Listener:

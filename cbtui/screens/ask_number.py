@@ -10,6 +10,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+#: Digits a number may have; no question needs more.
+_MOST_DIGITS = 9
+
 
 class AskNumberScreen(ModalScreen[int | None]):
     """Dismissed with the number, or with None on Esc.
@@ -49,7 +52,9 @@ class AskNumberScreen(ModalScreen[int | None]):
             box.border_title = Content(f" {self._title} ")
             with Horizontal():
                 yield Static("›", classes="mark")
-                yield Input(self._value, type="integer", select_on_focus=True, compact=True)
+                yield Input(
+                    self._value, type="integer", select_on_focus=True, compact=True, max_length=_MOST_DIGITS
+                )
             yield Static(Content(self._question), classes="why")
 
     @on(Input.Changed)

@@ -146,7 +146,13 @@ class LoadScreen(ModalScreen[LoadSpec | None]):
             for field in FIELDS:
                 with Horizontal(classes="load-line"):
                     yield Static(Content(field.label), classes="load-label")
-                    yield Input(texts[field.id], id=f"load-{field.id}", compact=True, select_on_focus=True)
+                    yield Input(
+                        texts[field.id],
+                        id=f"load-{field.id}",
+                        compact=True,
+                        select_on_focus=True,
+                        max_length=20,
+                    )
                     yield Static(Content(field.unit), classes="load-unit")
             yield Static(id="load-outlook", markup=False)
 

@@ -22,6 +22,8 @@ LOAD_TICKET = (1 << 40) - 1
 MOST_WAITING = 2_000
 #: The fastest rate, requests a second.
 MOST_PER_S = 1_000.0
+#: The longest prompt or output; no engine's `max_model_len` comes near.
+MOST_TOKENS = 1_000_000
 
 Range = tuple[int, int]
 
@@ -52,8 +54,10 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
         if not 0 < self.rate_per_s <= MOST_PER_S:
             raise LoadError(f"the rate must be above 0 and at most {MOST_PER_S:,.0f} requests a second")
         for name, (low, high) in (("prompt", self.prompt_tokens), ("output", self.output_tokens)):
-            if not 1 <= low <= high:
-                raise LoadError(f"{name} tokens must be a range such as 8-64, from at least 1")
+            if not 1 <= low <= high <= MOST_TOKENS:
+                raise LoadError(
+                    f"{name} tokens must be a range such as 8-64, from at least 1 to at most {MOST_TOKENS:,}"
+                )
         if self.seed < 0:
             raise LoadError("the seed must be 0 or more")
 

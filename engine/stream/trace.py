@@ -14,6 +14,9 @@ import msgspec
 
 from engine.stream.records import SCHEMA_VERSION, QuietRecord, Record, StepRecord, TraceHeader
 
+#: The longest line that is read; a record of a prompt of a million tokens is a tenth of it.
+MOST_LINE_BYTES = 64 * 2**20
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(TraceHeader | StepRecord | QuietRecord)
 
@@ -49,7 +52,7 @@ def read_header(file: IO[bytes]) -> TraceHeader:
     """
     header = _decode(_line(file, 1), 1)
     if not isinstance(header, TraceHeader):
-        raise TraceError("line 1: not a trace header")
+        raise TraceError("line 1: not a trace's header")
     if header.schema_version > SCHEMA_VERSION:
         raise TraceError(
             f"line 1: the trace has schema {header.schema_version}, this program reads up to {SCHEMA_VERSION}"
@@ -76,14 +79,19 @@ def read_records(file: IO[bytes]) -> Iterator[Record]:
 def _line(file: IO[bytes], number: int) -> bytes:
     """The next line; what a compressed file raises where it is cut off or broken becomes a TraceError."""
     try:
-        return file.readline()
+        line = file.readline(MOST_LINE_BYTES)
     except EOFError:
         raise TraceError(f"line {number}: the trace is cut off here") from None
     except (OSError, zlib.error) as exc:
         raise TraceError(f"line {number}: {exc}") from None
+    if len(line) == MOST_LINE_BYTES:
+        raise TraceError(f"line {number}: longer than {MOST_LINE_BYTES // 2**20} MiB, so no trace's")
+    return line
 
 
 def _decode(line: bytes, number: int) -> TraceHeader | Record:
+    if not line and number == 1:
+        raise TraceError("line 1: the file is empty")
     if not line.endswith(b"\n"):
         raise TraceError(f"line {number}: the trace is cut off here")
     return decode_line(line, number)
@@ -97,5 +105,6 @@ def decode_line(line: bytes, number: int) -> TraceHeader | Record:
     """
     try:
         return _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise TraceError(f"line {number}: {exc}") from exc
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        what = "not a trace's header" if number == 1 else "not a record"
+        raise TraceError(f"line {number}: {what} ({exc})") from exc

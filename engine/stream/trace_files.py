@@ -140,8 +140,10 @@ def opened(path: Path) -> Iterator[tuple[TraceHeader, Iterator[Record]]]:
         try:
             file = _uncompressed(raw)
             header = read_header(file)
-        except (TraceError, OSError) as exc:
+        except TraceError as exc:
             raise TraceError(f"{path}, {exc}") from None
+        except OSError as exc:
+            raise TraceError(f"cannot read {path}: {exc.strerror or exc}") from None
         yield header, read_records(file)
 
 
@@ -171,7 +173,18 @@ def is_trace(path: Path) -> bool:
 
 def begins_as_trace(data: bytes) -> bool:
     """Whether a file's content is a trace's, compressed ones included."""
-    return data.startswith((_GZIP, _ZSTD, b'{"type":"header"'))
+    if is_compressed(data):
+        try:
+            read_header(_uncompressed(io.BufferedReader(io.BytesIO(data))))
+        except (TraceError, OSError):
+            return False
+        return True
+    return data.startswith(b'{"type":"header"')
+
+
+def is_compressed(data: bytes) -> bool:
+    """Whether a file's content is gzip's or Zstandard's."""
+    return data.startswith((_GZIP, _ZSTD))
 
 
 def _created(path: Path) -> IO[bytes]:
@@ -188,7 +201,7 @@ def _uncompressed(raw: io.BufferedReader) -> IO[bytes]:
     if head.startswith(_GZIP):
         return cast(IO[bytes], gzip.open(raw, "rb"))
     if head.startswith(_ZSTD):
-        reader = _zstandard(Path(raw.name)).ZstdDecompressor().stream_reader(raw)
+        reader = _zstandard(Path(getattr(raw, "name", "it"))).ZstdDecompressor().stream_reader(raw)
         return io.BufferedReader(reader)
     return raw
 

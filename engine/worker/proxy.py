@@ -36,11 +36,11 @@ from engine.step.geometry import ArenaShape
 from engine.step.plan import Plan, Reply
 from engine.worker.log import WorkerLog, default_log_path
 from engine.worker.process import WorkerProcess
+from engine.worker.questions import Questions
 from engine.worker.wire import (
     Answer,
     ArenaFailed,
     ArenaOpened,
-    Encode,
     ForwardFailed,
     Heartbeat,
     OpenArena,
@@ -107,6 +107,7 @@ class WorkerRunner:
         self._silence = Silence(clock, longest_gap_s=self._timings.stall_s / 10)
         self._state = _State.NEW
         self._epoch = 0
+        self._questions = Questions()
         self._death = ""
         self._closed = False
         self._process: WorkerProcess | None = None
@@ -152,6 +153,7 @@ class WorkerRunner:
                 self._process.kill()
                 self._process.channel.close()
             self._epoch += 1
+            self._questions.forget()
             try:
                 process = WorkerProcess(self._log, f"epoch {self._epoch}")
             except OSError as error:
@@ -188,10 +190,11 @@ class WorkerRunner:
         """
         if self._process is None or not self._is_alive:
             return
-        try:
-            self._process.channel.send(Encode(ticket, prompts))
-        except WireError as error:
-            self._events.append(Encoded(ticket, [EncodedPrompt([], error=str(error)) for _ in prompts]))
+        orders = self._questions.ask(ticket, prompts)
+        for order in orders:
+            self._process.channel.send(order)
+        if not orders:
+            self._take_answer(ticket, [])
 
     def open_arena(self, arena_id: int, shape: ArenaShape) -> None:
         """Allocate KV cells under a number; the same number again replaces it. Waits for the worker.
@@ -300,8 +303,10 @@ class WorkerRunner:
         match answer:
             case Heartbeat():
                 pass
-            case Loading() | Encoded():
+            case Loading():
                 self._events.append(answer)
+            case Encoded(ticket=ticket, prompts=prompts):
+                self._take_answer(ticket, prompts)
             case Ready(info=info):
                 self._state = _State.READY
                 self._events.append(Ready(info, self._epoch))
@@ -311,6 +316,10 @@ class WorkerRunner:
                 self._retire()
             case _:
                 self._outcomes.append(answer)
+
+    def _take_answer(self, ticket: int, prompts: list[EncodedPrompt]) -> None:
+        if (whole := self._questions.answer(ticket, prompts)) is not None:
+            self._events.append(whole)
 
     def _bury(self, *, rubbish: str = "", stalled_s: float = 0.0) -> None:
         """Make a death of what was seen.

@@ -22,7 +22,7 @@ from engine.workload.lines import (
     lines_of,
     number_in,
     object_of,
-    rows_of,
+    read_rows,
     seconds_in,
     shown,
 )
@@ -40,30 +40,31 @@ HASHED_TOKENS = 512
 def read_azure(data: bytes, asked: Asked) -> Read:
     """An Azure LLM inference trace: times of day, counted here from the first row's."""
     first: datetime | None = None
-    for number, row in rows_of(data):
-        try:
-            at = _moment(row.get("TIMESTAMP", ""))
-            first = first or at
-            prompt, output = (number_in(row, name) for name in AZURE_COLUMNS[1:])
-            yield _request(
-                asked,
-                number,
-                max(0.0, (at - first).total_seconds()),
-                count_in(prompt, "ContextTokens", MOST_PROMPT_TOKENS),
-                count_in(output, "GeneratedTokens"),
-            )
-        except ValueError as error:
-            yield BadLine(number, str(error))
+
+    def make(number: int, row: dict[str, str]) -> PromptRequest:
+        nonlocal first
+        at = _moment(row.get("TIMESTAMP", ""))
+        first = first or at
+        prompt, output = (number_in(row, name) for name in AZURE_COLUMNS[1:])
+        return _request(
+            asked,
+            number,
+            max(0.0, (at - first).total_seconds()),
+            count_in(prompt, "ContextTokens", MOST_PROMPT_TOKENS),
+            count_in(output, "GeneratedTokens"),
+        )
+
+    return read_rows(data, make)
 
 
 def read_burstgpt(data: bytes, asked: Asked) -> Read:
     """A BurstGPT trace: seconds. A request that got no response (it failed) is a bad line."""
-    yield from _read_rows(data, asked, *BURSTGPT_COLUMNS)
+    return _read_columns(data, asked, *BURSTGPT_COLUMNS)
 
 
 def read_vidur(data: bytes, asked: Asked) -> Read:
     """A Vidur trace: seconds."""
-    yield from _read_rows(data, asked, *VIDUR_COLUMNS)
+    return _read_columns(data, asked, *VIDUR_COLUMNS)
 
 
 def read_mooncake(data: bytes, asked: Asked) -> Read:
@@ -87,18 +88,17 @@ def read_mooncake(data: bytes, asked: Asked) -> Read:
             yield BadLine(number, str(error))
 
 
-def _read_rows(data: bytes, asked: Asked, time: str, prompt: str, output: str) -> Read:
-    for number, row in rows_of(data):
-        try:
-            yield _request(
-                asked,
-                number,
-                seconds_in(number_in(row, time), time),
-                count_in(number_in(row, prompt), prompt, MOST_PROMPT_TOKENS),
-                count_in(number_in(row, output), output),
-            )
-        except ValueError as error:
-            yield BadLine(number, str(error))
+def _read_columns(data: bytes, asked: Asked, time: str, prompt: str, output: str) -> Read:
+    def make(number: int, row: dict[str, str]) -> PromptRequest:
+        return _request(
+            asked,
+            number,
+            seconds_in(number_in(row, time), time),
+            count_in(number_in(row, prompt), prompt, MOST_PROMPT_TOKENS),
+            count_in(number_in(row, output), output),
+        )
+
+    return read_rows(data, make)
 
 
 def _request(
@@ -126,9 +126,9 @@ def _request(
 def _moment(text: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text.strip())
-    except ValueError:
+        return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
         raise ValueError(f"`TIMESTAMP` must be a date and time, not {shown(text)}") from None
-    return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
 def _hash_ids(value: Any) -> tuple[int, ...]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import codecs
 import csv
-from collections.abc import Iterator, Sequence
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -65,13 +67,28 @@ def lines_of(data: bytes) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def rows_of(data: bytes) -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows of a CSV file with a header, by column; the header is line 1."""
+def read_rows(data: bytes, make: Callable[[int, dict[str, str]], PromptRequest]) -> Read:
+    """The requests of a CSV file with a header, and its bad rows, in order; the header is line 1.
+
+    Args:
+        make: a row, by column, with its line number, as a request; raises ValueError where it is none.
+    """
     text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
     reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
     reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
-    for row in reader:
-        yield reader.line_num, {name: value or "" for name, value in row.items() if isinstance(name, str)}
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield BadLine(reader.line_num, f"not CSV ({error})")
+            continue
+        cells = {name: value or "" for name, value in row.items() if isinstance(name, str)}
+        try:
+            yield make(reader.line_num, cells)
+        except ValueError as error:
+            yield BadLine(reader.line_num, str(error))
 
 
 def columns_of(data: bytes) -> Sequence[str]:
@@ -105,10 +122,23 @@ def object_of(line: bytes, form: str) -> dict[str, Any]:
     try:
         fields: Any = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError) as error:
+        if _has_half_a_pair(line):
+            raise ValueError("a text in it is not valid Unicode (half of a surrogate pair)") from None
         raise ValueError(f"not JSON ({error}); each line must be {form}") from None
     if not isinstance(fields, dict):
         raise ValueError(f"not a JSON object; each line must be {form}")
     return fields
+
+
+def _has_half_a_pair(line: bytes) -> bool:
+    """Whether a line is JSON but for half a character: an escape that Python's own reader lets by."""
+    try:
+        json.dumps(json.loads(line), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def text_in(value: Any, name: str) -> str:
@@ -180,5 +210,6 @@ def label_in(value: Any, name: str = "custom_id") -> str:
 
 def shown(value: Any) -> str:
     """A value for a message, cut if long."""
-    text = msgspec.json.encode(value).decode()
+    is_odd = isinstance(value, float) and not math.isfinite(value)
+    text = str(value) if is_odd else msgspec.json.encode(value).decode()
     return text if len(text) <= 40 else text[:39] + "…"

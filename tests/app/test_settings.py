@@ -49,7 +49,7 @@ def test_what_stands_there_is_read(tmp_path: Path) -> None:
         ('theme = "pink"', "line 1: theme must be 'dark' or 'light' or 'high-contrast', not 'pink'"),
         ("# x\nslots = 0", "line 2: slots must be a whole number from 1 to 256, not 0"),
         ("slots = true", "line 1: slots must be a whole number from 1 to 256, not true"),
-        ("speed = -1", "speed must be a number of steps a second above 0"),
+        ("speed = -1", "speed must be a number of steps a second from 0.001"),
         ("speed = nan", "speed must be a number"),
         ("a = \n", "line 1: invalid value"),
         ("keys = 3", "line 1: keys must be a table"),

@@ -118,4 +118,4 @@ def test_compare_takes_them_too(cbtui: Cbtui, name: str) -> None:
 
 def test_a_factor_that_is_none_is_said(cbtui: Cbtui) -> None:
     ended = cbtui("run", "-", "--arrivals", "0", stdin=b"a")
-    assert ended.code == 2 and "--arrivals must be a number above 0" in ended.err
+    assert ended.code == 2 and "--arrivals must be a number from 0.001" in ended.err

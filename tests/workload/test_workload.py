@@ -72,7 +72,7 @@ def test_a_line_may_name_its_request(key: str):
         (b'{"custom_id": "r1", "body": {"prompt": "a"}}', "`prompt` is missing"),
         (b'{"prompt": 5, "output_tokens": 1}', "`prompt` must be a string, not 5"),
         (b'{"prompt": "", "output_tokens": 1}', "`prompt` is empty"),
-        (b'{"prompt": "\\ud800", "output_tokens": 1}', "`prompt` is not valid Unicode|not JSON"),
+        (b'{"prompt": "\\ud800", "output_tokens": 1}', "half of a surrogate pair"),
         (b'{"prompt": "a"}', "`output_tokens` is missing"),
         (b'{"prompt": "a", "output_tokens": 0}', "must be from 1 to 1,000,000, not 0"),
         (b'{"prompt": "a", "output_tokens": -3}', "must be from 1"),

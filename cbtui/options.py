@@ -86,8 +86,8 @@ def runner_spec(
     Raises:
         ValueError: there is no such device or type anywhere; whether it is here, the model process knows.
     """
-    _require("--device", (device or DEVICES[0]).partition(":")[0], DEVICES)
-    _require("--dtype", dtype or DTYPES[0], DTYPES)
+    _require("--device", (DEVICES[0] if device is None else device).partition(":")[0], DEVICES)
+    _require("--dtype", DTYPES[0] if dtype is None else dtype, DTYPES)
     asked = {"device": device, "dtype": dtype, "num_threads": threads, "exact": exact or None}
     return RunnerSpec(
         model=model, options={name: value for name, value in asked.items() if value is not None}
@@ -96,4 +96,4 @@ def runner_spec(
 
 def _require(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise ValueError(f"{option} must be one of {', '.join(known)}, not {value}")
+        raise ValueError(f"{option} must be one of {', '.join(known)}, not {value or 'empty'}")

@@ -104,6 +104,7 @@ def launch(
         int | None,
         typer.Option(
             min=1,
+            max=2_147_483_647,
             metavar="N",
             help="Output tokens of a typed prompt (64), and of a FILE's at most.",
             rich_help_panel=SAMPLING,

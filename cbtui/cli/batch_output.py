@@ -6,6 +6,7 @@ no `response`.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import uuid
@@ -72,8 +73,9 @@ def batch_output(path: str | None) -> Iterator[BatchOutput | None]:
     elif path == "-":
         yield BatchOutput(sys.stdout.buffer)
     else:
+        target = Path(os.path.expanduser(path))
         try:
-            file = Path(path).expanduser().open("wb")
+            file = target.open("wb")
         except OSError as error:
             raise CommandError(f"cannot write {path}: {error.strerror or error}") from None
         with file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def are_traces(files: Sequence[str]) -> bool:
     """
     from engine.attach.recordings import is_recording
 
-    found = [file != "-" and is_recording(Path(file).expanduser()) for file in files]
+    found = [file != "-" and is_recording(Path(os.path.expanduser(file))) for file in files]
     if len(files) > 1 and not all(found):
         others = [file for file, one in zip(files, found, strict=True) if not one]
         are = "is no trace" if len(others) == 1 else "are no traces"
@@ -44,7 +45,7 @@ def compare_traces(files: Sequence[str], *, as_json: bool) -> int:
     Raises:
         CommandError, TraceError, ValueError: there is nothing to compare.
     """
-    traces = [read_recording(Path(file).expanduser()) for file in files]
+    traces = [read_recording(Path(os.path.expanduser(file))) for file in files]
     broken = 0
     for file, trace in zip(files, traces, strict=True):
         if trace.error:

@@ -27,7 +27,13 @@ Mode = Annotated[
 ]
 MaxTokens = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Output tokens of a request at most.", rich_help_panel=SAMPLING),
+    typer.Option(
+        min=1,
+        max=2_147_483_647,
+        metavar="N",
+        help="Output tokens of a request at most.",
+        rich_help_panel=SAMPLING,
+    ),
 ]
 Stop = Annotated[
     list[str] | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -42,7 +43,7 @@ Record = Annotated[
 
 def trace_path(file: str | None) -> Path | None:
     """Where a trace goes."""
-    return None if file is None else Path(file).expanduser()
+    return None if file is None else Path(os.path.expanduser(file))
 
 
 def checked_arrivals(factor: float | None) -> float | None:

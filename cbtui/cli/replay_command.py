@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +33,7 @@ def replay(
     from cbtui.options import LaunchOptions
     from engine.attach.recordings import opened
 
-    path = Path(file).expanduser()
+    path = Path(os.path.expanduser(file))
     with opened(path):
         pass  # what is no trace is said before the screen opens
     need_terminal()

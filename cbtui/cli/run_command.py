@@ -46,6 +46,7 @@ def run(
         int | None,
         typer.Option(
             min=0,
+            max=1 << 62,
             metavar="N",
             help="Of the first request; the next ones count up.",
             rich_help_panel=SAMPLING,

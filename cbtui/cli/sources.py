@@ -76,7 +76,7 @@ def read_bytes(source: str) -> tuple[str, bytes]:
     if source == "-":
         return "standard input", sys.stdin.buffer.read()
     try:
-        return source, Path(source).expanduser().read_bytes()
+        return source, Path(os.path.expanduser(source)).read_bytes()
     except OSError as error:
         raise CommandError(f"cannot read {source}: {error.strerror or error}") from None
 

@@ -52,7 +52,7 @@ def read_address(text: str) -> Address:
         path = text.removeprefix(_UNIX).removeprefix("//")
         if not path:
             raise ValueError("unix: needs the path of a socket behind it")
-        return Address(socket=Path(path).expanduser())
+        return Address(socket=Path(os.path.expanduser(path)))
     parts = urlsplit(text if "://" in text else f"http://{text}")
     if "@" in parts.netloc:
         raise ValueError(

@@ -30,7 +30,9 @@ _LOCK_POLL_S = 0.2
 def cache_root() -> Path:
     """The user's cache folder for this program; `CBTUI_CACHE_DIR` overrides it. It need not exist yet."""
     override = os.environ.get("CBTUI_CACHE_DIR")
-    path = Path(override).expanduser() if override else Path(platformdirs.user_cache_dir("cbtui", False))
+    path = (
+        Path(os.path.expanduser(override)) if override else Path(platformdirs.user_cache_dir("cbtui", False))
+    )
     return path.absolute()
 
 

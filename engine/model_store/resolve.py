@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +49,7 @@ def resolve(model: str | None, progress: Callable[[Loading], None]) -> ResolvedM
     """
     if model is None:
         return _default(DEFAULT_MODEL, progress, None)
-    path = Path(model).expanduser()
+    path = Path(os.path.expanduser(model))
     try:
         if model and path.is_dir():
             return _folder_model(path, model)

@@ -16,7 +16,9 @@ from itertools import count
 from pathlib import Path
 
 from textual import events
+from textual.actions import parse
 from textual.app import App, SystemCommand
+from textual.dom import DOMNode
 from textual.filter import LineFilter
 from textual.geometry import Size
 from textual.screen import Screen
@@ -27,8 +29,8 @@ from cbtui import orders
 from cbtui.following.link import EngineDriver, Link
 from cbtui.following.overheard import tape_fault
 from cbtui.following.pace import FRAMES_PER_S, Pace
-from cbtui.keymap import Keymap, remapped
-from cbtui.keys import APP_KEYS, SCREEN_KEYS, bindings
+from cbtui.keymap import Keymap, remapped, written_keys
+from cbtui.keys import APP_KEYS, Key, bindings
 from cbtui.looks.guard import HarmlessFilter
 from cbtui.looks.theme import THEMES
 from cbtui.options import LaunchOptions
@@ -37,11 +39,11 @@ from cbtui.screens.confirm import AskScreen, yes
 from cbtui.screens.looking import LookingScreen
 from cbtui.screens.main import MainScreen
 from cbtui.screens.too_small import TooSmallScreen
-from cbtui.settings import Settings, read_settings, settings_path
+from cbtui.settings import Settings, SettingsError, keep_theme, read_settings, settings_path
 from engine.live.commands import Close
 
-#: Actions that only make sense as keys.
-_NOT_IN_PALETTE = ("select", "tab", "interrupt", "retry")
+#: What only makes sense as a key: quitting at the second press.
+_NOT_IN_PALETTE = ("interrupt",)
 #: Exit status after ctrl+c, as shells expect it.
 INTERRUPTED = 130
 
@@ -224,6 +226,19 @@ class CbtuiApp(App[None]):
         else:
             self.main.say(f"saved {path}")
 
+    def action_keep_theme(self) -> None:
+        """Write the theme into the settings file, and say so."""
+        path = settings_path()
+        if path is None:
+            return
+        name = next(name for name in THEMES if THEMES[name].name == self.theme)
+        try:
+            keep_theme(path, name)
+        except SettingsError as exc:
+            self.main.say(f"not kept: {exc}")
+        else:
+            self.main.say(f"{name} is kept in {path}")
+
     # -- help and palette ---------------------------------------------------------------------
 
     def action_help(self) -> None:
@@ -233,15 +248,33 @@ class CbtuiApp(App[None]):
             self.push_screen(HelpScreen(self.user_keys))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """The palette's commands: the same table as everything else."""
-        for key in (*SCREEN_KEYS, *APP_KEYS):
-            if key.action.startswith(_NOT_IN_PALETTE) or not key.tooltip:
-                continue
-            target = self if key in APP_KEYS else self.main
-            shown = remapped(key, self.user_keys).shown
-            yield SystemCommand(key.tooltip, f"key: {shown}", partial(target.run_action, key.action))
+        """The palette's commands, from the same table as everything else: what the panel with the keyboard,
+        the screen in front and the program answer to now."""
+        named: set[str] = set()
+        for target, keys in ((screen.focused, None), (screen, None), (self, APP_KEYS)):
+            for key in getattr(target, "KEYS", ()) if keys is None else keys:
+                if target is None or key.id in named or key.action.startswith(_NOT_IN_PALETTE):
+                    continue
+                if not _works(target, key):
+                    continue
+                named.add(key.id)
+                shown = remapped(key, self.user_keys)
+                yield SystemCommand(
+                    key.tooltip,
+                    f"key: {written_keys(shown)}",
+                    partial(target.run_action, key.action),
+                )
         for name in THEMES:
-            yield SystemCommand(f"Theme: {name}", "colours of this session", partial(self.use_theme, name))
+            about = "for this session; `Keep this theme` makes it stay"
+            yield SystemCommand(f"Theme: {name}", about, partial(self.use_theme, name))
+        if (path := settings_path()) is not None:
+            yield SystemCommand("Keep this theme", f"write it into {path}", self.action_keep_theme)
+
+
+def _works(target: DOMNode, key: Key) -> bool:
+    """Whether an action can do anything now."""
+    _, name, parameters = parse(key.action)
+    return target.check_action(name, parameters) is True
 
 
 def picture_path(folder: Path, step: int) -> Path:

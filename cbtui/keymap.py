@@ -8,12 +8,10 @@ from dataclasses import replace
 
 from textual.keys import KEY_ALIASES, KEY_NAME_REPLACEMENTS, Keys, key_to_character
 
-from cbtui.keys import APP_KEYS, MASK_KEYS, PROMPT_KEYS, ROW_KEYS, SCREEN_KEYS, Key
+from cbtui.keys import LEVELS, Key
 
 Keymap = Mapping[str, str]
 
-#: Keys that work at the same time, innermost first: none of them may mean two things.
-_LEVELS: tuple[tuple[Key, ...], ...] = ((*SCREEN_KEYS, *APP_KEYS), PROMPT_KEYS, ROW_KEYS, MASK_KEYS)
 _NAMED = {
     *(key.value for key in Keys),
     *(name for names in KEY_ALIASES.values() for name in names),
@@ -34,7 +32,7 @@ class KeymapError(ValueError):
 
 def remappable() -> dict[str, Key]:
     """Every key a user may move, by id."""
-    return {key.id: key for level in _LEVELS for key in level}
+    return {key.id: key for level in LEVELS for key in level}
 
 
 def check_keymap(keymap: Keymap) -> None:
@@ -52,7 +50,7 @@ def check_keymap(keymap: Keymap) -> None:
         for key in keys.split(","):
             if not _exists(key.strip()):
                 raise KeymapError(id, f"there is no key called {key.strip()!r} on a keyboard")
-    for level in _LEVELS:
+    for level in LEVELS:
         owners: dict[str, str] = {}
         for found in level:
             for key in _names(keymap.get(found.id, found.keys)):
@@ -88,6 +86,11 @@ def written(key: str) -> str:
         return key[-1].upper()
     character = _SIGNS.get(key) or key_to_character(key)
     return character if character and character.isprintable() and character != " " else key
+
+
+def written_keys(key: Key) -> str:
+    """All that a key can be pressed as, for a person to read: `space F5`."""
+    return key.shown or key.typing or " ".join(written(one) for one in key.keys.split(","))
 
 
 def remapped(key: Key, keymap: Keymap) -> Key:

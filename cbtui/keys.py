@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from textual.binding import Binding, BindingType
 
 ENGINE, REQUESTS, TIME, VIEW, APP = "Engine", "Requests", "Time", "View", "Program"
+RACE, LESSON, FRONT = "In a race", "In a lesson", "In what stands in front"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +24,13 @@ class Key:
         action: name of the screen's or app's action.
         label: a word or two for the bottom line; empty: it is not named there.
         label_paused: the same while the engine is paused, where that differs.
-        tooltip: a sentence for help and palette; empty: another line of help covers it.
+        tooltip: a sentence for the palette, and for help where `help` does not say.
+        help: what help says of it and of the keys that join it; empty: another line covers it.
         group: heading in help.
         shown: how the key is written; empty: it works only while typing.
         typing: the key that does the same while the prompt has focus.
         rank: the bottom line drops the highest first where it is short of room.
-        joins: stands right beside the key before it in the bottom line, under the same label.
+        joins: stands right beside the key before it, under the same label and the same line of help.
         priority: works whatever has focus.
     """
 
@@ -37,7 +39,8 @@ class Key:
     action: str
     label: str = ""
     label_paused: str = ""
-    tooltip: str = ""
+    tooltip: str
+    help: str | None = None
     group: str
     shown: str = ""
     typing: str = ""
@@ -64,13 +67,15 @@ LIVE_KEY = Key(id="view.live", keys="full_stop", action="live", label="live", gr
 #: Those that move the view in time; they work in front of the main screen too.
 TRAVEL_KEYS: tuple[Key, ...] = (
     Key(id="view.back", keys="left_square_bracket", action="walk(-1)", label="back/forth", group=TIME,
-        shown="[", rank=5, tooltip="One recorded step back"),
+        shown="[", rank=5, tooltip="One recorded step back",
+        help="One recorded step back, or forth"),
     Key(id="view.forth", keys="right_square_bracket", action="walk(1)", label="back/forth", group=TIME,
-        shown="]", rank=5, joins=True, tooltip="One step forth; after the last one: now"),
+        shown="]", rank=5, joins=True, tooltip="One step forth; after the last one: now", help=""),
     Key(id="view.event_back", keys="left_curly_bracket", action="event(-1)", group=TIME, shown="{",
-        tooltip="Back to where something happened"),
+        tooltip="Back to where something happened",
+        help="To where something happened"),
     Key(id="view.event_forth", keys="right_curly_bracket", action="event(1)", group=TIME, shown="}",
-        tooltip="Forth to where something happened"),
+        tooltip="Forth to where something happened", joins=True, help=""),
     Key(id="view.first", keys="0", action="first", group=TIME, shown="0", tooltip="The first recorded step"),
     Key(id="view.goto", keys="colon", action="goto", group=TIME, shown=":",
         tooltip="Go to a step by its number"),
@@ -81,7 +86,8 @@ SCREEN_KEYS: tuple[Key, ...] = (
     Key(id="prompt.focus", keys="slash", action="prompt", label="prompt", group=REQUESTS, shown="/", rank=0,
         tooltip="Type a prompt"),
     Key(id="engine.pause", keys="space,f5", action="pause", label="pause", label_paused="run", group=ENGINE,
-        shown="space", typing="F5", rank=1, tooltip="Pause the engine, or let it run on"),
+        shown="space", typing="F5", rank=1, tooltip="Pause the engine, or let it run on",
+        help="Pause the engine, or run on"),
     Key(id="engine.step", keys="s,f8", action="step", label="step", group=ENGINE, shown="s", typing="F8",
         rank=1, tooltip="One step, then stay paused"),
     Key(id="engine.steps", keys="S,upper_s", action="steps", group=ENGINE, shown="S",
@@ -89,93 +95,220 @@ SCREEN_KEYS: tuple[Key, ...] = (
     Key(id="engine.until", keys="u", action="until", group=ENGINE, shown="u",
         tooltip="Run until something happens"),
     Key(id="engine.mode", keys="m,f6", action="mode", label="mode", group=ENGINE, shown="m", typing="F6",
-        rank=1, tooltip="Switch between static and continuous batching"),
+        rank=1, tooltip="Switch between static and continuous batching",
+        help="Static or continuous batching"),
     Key(id="engine.modes", keys="M,upper_m", action="modes", group=ENGINE, shown="M",
         tooltip="Choose one of all modes"),
     Key(id="engine.settings", keys="o", action="settings", label="settings", group=ENGINE, shown="o", rank=8,
-        tooltip="Live settings: budget, slots, mode, policy, prefix caching, speed"),
+        tooltip="Live settings: budget, slots, mode, policy, prefix caching, speed",
+        help="Live settings: budget, policy, …"),
     Key(id="engine.fewer_slots", keys="minus", action="slots(-1)", label="slots", group=ENGINE, shown="-",
-        rank=3, tooltip="One slot fewer"),
+        rank=3, tooltip="One slot fewer",
+        help="One slot fewer, or more"),
     Key(id="engine.more_slots", keys="plus", action="slots(1)", label="slots", group=ENGINE, shown="+",
-        rank=3, joins=True, tooltip="One slot more"),
+        rank=3, joins=True, tooltip="One slot more", help=""),
     Key(id="engine.slower", keys="less_than_sign", action="speed(-1)", label="speed", group=ENGINE, shown="<",
-        rank=4, tooltip="Half as many steps a second"),
+        rank=4, tooltip="Half as many steps a second",
+        help="Half or twice as many steps/s"),
     Key(id="engine.faster", keys="greater_than_sign", action="speed(1)", label="speed", group=ENGINE,
-        shown=">", rank=4, joins=True, tooltip="Twice as many steps a second"),
+        shown=">", rank=4, joins=True, tooltip="Twice as many steps a second", help=""),
     Key(id="request.above", keys="up", action="select(-1)", label="select", group=REQUESTS, shown="↑",
-        rank=6, tooltip="Select the request above"),
+        rank=6, tooltip="Select the request above",
+        help="Select the request above, or below"),
     Key(id="request.below", keys="down", action="select(1)", label="select", group=REQUESTS, shown="↓",
-        rank=6, joins=True, tooltip="Select the request below"),
+        rank=6, joins=True, tooltip="Select the request below", help=""),
     Key(id="request.text", keys="enter", action="open", label="text", group=REQUESTS, shown="enter", rank=7,
-        tooltip="All about the selected request"),
+        tooltip="All about the selected request",
+        help="All about the request"),
     Key(id="request.cancel", keys="x", action="cancel", label="cancel", group=REQUESTS, shown="x", rank=6,
         tooltip="Cancel the selected request"),
     Key(id="request.demo", keys="d", action="demo", label="demo", group=REQUESTS, shown="d", rank=2,
-        tooltip="Submit the tutorial's six requests"),
+        tooltip="Submit the tutorial's six requests",
+        help="The tutorial's six requests"),
     Key(id="request.chat", keys="c", action="chat", label="chat/raw", group=REQUESTS, shown="c", rank=8,
         tooltip="Chat template, or plain continuation"),
     Key(id="view.cells", keys="z", action="cells(1)", label="mask cells", group=VIEW, shown="z", rank=7,
-        tooltip="The mask's true cells, then smaller ones until all is seen, then folded"),
+        tooltip="The mask's true cells, then smaller ones until all is seen, then folded",
+        help="The mask's next scale, or the last"),
     Key(id="view.cells_back", keys="Z,upper_z", action="cells(-1)", group=VIEW, shown="Z",
-        tooltip="The same, backwards"),
+        tooltip="The same, backwards", joins=True, help=""),
     Key(id="view.layers", keys="w", action="layers", group=VIEW, shown="w",
-        tooltip="The mask in the model's other layers, where some have a sliding window"),
+        tooltip="The mask in the model's other layers, where some have a sliding window",
+        help="The mask in layers of another kind"),
     Key(id="engine.race", keys="r", action="race", label="race", group=ENGINE, shown="r", rank=3,
-        tooltip="The same requests in two modes, side by side"),
+        tooltip="The same requests in two modes, side by side",
+        help="Race: two modes side by side"),
     Key(id="view.lessons", keys="l", action="lessons", label="lessons", group=APP, shown="l", rank=5,
-        tooltip="Six short lessons, on a model of their own"),
+        tooltip="Six short lessons"),
     Key(id="request.load", keys="g", action="load", label="load", group=REQUESTS, shown="g", rank=6,
-        tooltip="Start generated load, or stop it"),
+        tooltip="Start generated load, or stop it",
+        help="Generated load, or its end"),
     *TRAVEL_KEYS,
     Key(id="view.blocks", keys="k", action="blocks", label="KV", group=VIEW, shown="k", rank=8,
         tooltip="KV blocks: who owns which"),
     Key(id="view.zoom_time", keys="t", action="zoom_time", label="timeline", group=VIEW, shown="t", rank=8,
-        tooltip="The timeline's scale: all, or its last steps"),
+        tooltip="The timeline's scale: all, or its last steps",
+        help="The timeline's scale"),
     Key(id="view.tab_1", keys="1", action="tab(1)", group=VIEW, shown="1–5",
-        tooltip="Choose a tab, at small sizes"),
-    *(Key(id=f"view.tab_{n}", keys=str(n), action=f"tab({n})", group=VIEW) for n in range(2, 6)),
+        tooltip="The first tab, at small sizes", help="Choose a tab, at small sizes"),
+    *(Key(id=f"view.tab_{n}", keys=str(n), action=f"tab({n})", group=VIEW, tooltip=f"Tab {n}, at small sizes",
+          help="") for n in range(2, 6)),
     Key(id="engine.retry", keys="R,upper_r", action="retry", group=ENGINE, shown="R",
-        tooltip="Load the model again after a failure"),
+        tooltip="Load the model again after a failure",
+        help="Failed model: load it again"),
     Key(id="request.copy", keys="y", action="copy", group=REQUESTS, shown="y",
-        tooltip="Copy the selected request's output; after a failure, the command it suggests"),
+        tooltip="Copy the selected request's output; after a failure, the command it suggests",
+        help="Copy the request's output"),
 )  # fmt: skip
 
 #: The prompt's own.
 PROMPT_KEYS: tuple[Key, ...] = (
     Key(id="prompt.leave", keys="escape", action="leave", label="single keys", group=APP, typing="Esc",
-        rank=0, tooltip="Leave the prompt, so that single keys work"),
+        rank=0, tooltip="Leave the prompt, so that single keys work",
+        help="Leave the prompt: single keys"),
     Key(id="prompt.earlier", keys="up", action="earlier(-1)", label="earlier prompts", group=REQUESTS,
-        typing="↑", rank=4, tooltip="An earlier prompt"),
+        typing="↑", rank=4, tooltip="An earlier prompt",
+        help="While typing: earlier prompts"),
     Key(id="prompt.later", keys="down", action="earlier(1)", label="earlier prompts", group=REQUESTS,
-        typing="↓", rank=4, joins=True, tooltip="A later prompt"),
+        typing="↓", rank=4, joins=True, tooltip="A later prompt", help=""),
 )  # fmt: skip
 LEAVE_KEYS = PROMPT_KEYS[:1]
 
 #: The row's and the mask's own, while they have focus.
+_ARROWS = (("up", "above", 0, -1), ("down", "below", 0, 1), ("left", "to the left", -1, 0),
+           ("right", "to the right", 1, 0))  # fmt: skip
 ROW_KEYS: tuple[Key, ...] = (
-    *(Key(id=f"row.{name}", keys=name, action=f"cursor({dx},{dy})", group=VIEW)
-      for name, dx, dy in (("up", 0, -1), ("down", 0, 1), ("left", -1, 0), ("right", 1, 0))),
-    Key(id="row.page_up", keys="pageup", action="page(-1)", group=VIEW),
-    Key(id="row.page_down", keys="pagedown", action="page(1)", group=VIEW),
-    Key(id="row.first", keys="home", action="edge(False)", group=VIEW),
-    Key(id="row.last", keys="end", action="edge(True)", group=VIEW),
+    *(Key(id=f"row.{name}", keys=name, action=f"cursor({dx},{dy})", group=VIEW,
+          tooltip=f"The token {where}", help="") for name, where, dx, dy in _ARROWS),
+    Key(id="row.page_up", keys="pageup", action="page(-1)", group=VIEW, tooltip="The row: a page up",
+        help=""),
+    Key(id="row.page_down", keys="pagedown", action="page(1)", group=VIEW, tooltip="The row: a page down",
+        help=""),
+    Key(id="row.first", keys="home", action="edge(False)", group=VIEW, tooltip="The row's first token",
+        help=""),
+    Key(id="row.last", keys="end", action="edge(True)", group=VIEW, tooltip="The row's last token", help=""),
 )  # fmt: skip
 MASK_KEYS: tuple[Key, ...] = (
-    *(Key(id=f"mask.{name}", keys=name, action=f"cursor({dx},{dy})", group=VIEW)
-      for name, dx, dy in (("up", 0, -1), ("down", 0, 1), ("left", -1, 0), ("right", 1, 0))),
-    *(Key(id=f"mask.pan_{name}", keys=key, action=f"pan({dx},{dy})", group=VIEW)
-      for name, key, dx, dy in (
+    *(Key(id=f"mask.{name}", keys=name, action=f"cursor({dx},{dy})", group=VIEW,
+          tooltip=f"The cell {where}", help="") for name, where, dx, dy in _ARROWS),
+    *(Key(id=f"mask.pan_{name}", keys=key, action=f"pan({dx},{dy})", group=VIEW,
+          tooltip=f"Move the mask {name}", help="") for name, key, dx, dy in (
           ("up", "shift+up,pageup", 0, -1), ("down", "shift+down,pagedown", 0, 1),
           ("left", "shift+left", -1, 0), ("right", "shift+right", 1, 0))),
 )  # fmt: skip
 
+#: Of the panels whose lines are requests, and of the timeline, while they have focus.
+LIST_KEYS: tuple[Key, ...] = (
+    Key(id="request.previous", keys="up", action="move(-1)", group=REQUESTS,
+        tooltip="The request above, here",
+        help=""),
+    Key(id="request.next", keys="down", action="move(1)", group=REQUESTS, tooltip="The request below, here",
+        help=""),
+    Key(id="request.page_up", keys="pageup", action="move(-10)", group=REQUESTS,
+        tooltip="Ten requests up", help=""),
+    Key(id="request.page_down", keys="pagedown", action="move(10)", group=REQUESTS,
+        tooltip="Ten requests down", help=""),
+    Key(id="request.open", keys="enter", action="open", group=REQUESTS,
+        tooltip="All about the selected request, here", help=""),
+)  # fmt: skip
+TIMELINE_KEYS: tuple[Key, ...] = (
+    Key(id="timeline.earlier", keys="left", action="pan(-8)", group=VIEW, tooltip="Earlier steps", help=""),
+    Key(id="timeline.later", keys="right", action="pan(8)", group=VIEW, tooltip="Later steps", help=""),
+)  # fmt: skip
+
+RACE_KEYS: tuple[Key, ...] = (
+    Key(id="race.pause", keys="space,f5", action="pause", label="pause", label_paused="run", group=RACE,
+        shown="space", rank=1, tooltip="Pause the race, or let it run on"),
+    Key(id="race.step", keys="s,f8", action="step", label="round", group=RACE, shown="s", rank=2,
+        tooltip="One step of each lane"),
+    Key(id="race.modes", keys="m", action="pair", label="modes", group=RACE, shown="m", rank=3,
+        tooltip="The same requests in other modes"),
+    Key(id="race.again", keys="r", action="again", label="again", group=RACE, shown="r", rank=3,
+        tooltip="The race from the start"),
+    Key(id="race.slower", keys="less_than_sign", action="speed(-1)", label="speed", group=RACE, shown="<",
+        rank=4, tooltip="Half as many rounds a second", help="Half or twice as many rounds/s"),
+    Key(id="race.faster", keys="greater_than_sign", action="speed(1)", label="speed", group=RACE, shown=">",
+        rank=4, joins=True, tooltip="Twice as many rounds a second", help=""),
+    Key(id="race.view", keys="v", action="turn_over", label="figures", group=RACE, shown="v", rank=2,
+        tooltip="Finish lines or figures, where both do not fit",
+        help="Finish lines or figures"),
+    Key(id="race.leave", keys="escape", action="leave", label="back", group=RACE, shown="Esc", rank=0,
+        tooltip="End the race"),
+)  # fmt: skip
+
+LESSON_KEYS: tuple[Key, ...] = (
+    Key(id="lesson.go", keys="space,enter,right", action="go", label="go on", group=LESSON, shown="space",
+        rank=0, tooltip="To the lesson's next stop"),
+    Key(id="lesson.step", keys="s", action="step", label="one step", group=LESSON, shown="s", rank=2,
+        tooltip="One step of every lane"),
+    Key(id="lesson.again", keys="r", action="again", label="again", group=LESSON, shown="r", rank=3,
+        tooltip="This lesson from the start"),
+    Key(id="lesson.previous", keys="b", action="other(-1)", label="lesson", group=LESSON, shown="b", rank=4,
+        tooltip="The lesson before", help="The lesson before, or the next one"),
+    Key(id="lesson.next", keys="n", action="other(1)", label="lesson", group=LESSON, shown="n", rank=4,
+        joins=True, tooltip="The next lesson", help=""),
+    Key(id="lesson.list", keys="l", action="list", label="all lessons", group=LESSON, shown="l", rank=3,
+        tooltip="The list of lessons"),
+    Key(id="lesson.leave", keys="escape", action="leave", label="back", group=LESSON, shown="Esc", rank=0,
+        tooltip="Leave the lesson"),
+)  # fmt: skip
+
+#: Of screens in front of the main one that show its frames too; the time keys work there as well.
+OVERLAY_KEYS: tuple[Key, ...] = (
+    Key(id="overlay.close", keys="escape,q", action="dismiss", group=FRONT, shown="Esc",
+        tooltip="Back to the screen"),
+)  # fmt: skip
+TEXT_KEYS: tuple[Key, ...] = (
+    Key(id="text.close", keys="enter", action="dismiss", group=FRONT, tooltip="Close the request", help=""),
+    Key(id="text.copy", keys="y", action="copy", group=FRONT, shown="y",
+        tooltip="Copy the request's output to the clipboard",
+        help="Copy the output"),
+)  # fmt: skip
+BLOCKS_KEYS: tuple[Key, ...] = (
+    Key(id="blocks.close", keys="k", action="dismiss", group=FRONT, tooltip="Close the KV blocks", help=""),
+)  # fmt: skip
+SETTINGS_KEYS: tuple[Key, ...] = (
+    Key(id="settings.above", keys="up,k,shift+tab", action="choose(-1)", group=FRONT, shown="↑",
+        tooltip="The setting above", help="Choose a setting, or a field"),
+    Key(id="settings.below", keys="down,j,tab", action="choose(1)", group=FRONT, shown="↓", joins=True,
+        tooltip="The setting below", help=""),
+    Key(id="settings.less", keys="left,h,minus", action="change(-1)", group=FRONT, shown="←",
+        tooltip="Less, or the choice before", help="Change it; digits type a number"),
+    Key(id="settings.more", keys="right,l,plus", action="change(1)", group=FRONT, shown="→", joins=True,
+        tooltip="More, or the next choice", help=""),
+    Key(id="settings.apply", keys="enter", action="apply", group=FRONT, shown="enter",
+        tooltip="Ask for what was changed"),
+    Key(id="settings.leave", keys="escape,o,q", action="dismiss(None)", group=FRONT,
+        tooltip="Close the settings", help=""),
+)  # fmt: skip
+HELP_KEYS: tuple[Key, ...] = (
+    Key(id="help.close", keys="escape,q,question_mark,f1,enter", action="close", group=FRONT,
+        tooltip="Close help", help=""),
+    Key(id="help.up", keys="up,k", action="scroll(-1)", group=FRONT, tooltip="Help: up", help=""),
+    Key(id="help.down", keys="down,j,space", action="scroll(1)", group=FRONT, tooltip="Help: down", help=""),
+)  # fmt: skip
+LOAD_KEYS: tuple[Key, ...] = (
+    Key(id="load.leave", keys="escape", action="dismiss(None)", group=FRONT, tooltip="Start no load",
+        help=""),
+    Key(id="load.above", keys="up", action="app.focus_previous", group=FRONT, tooltip="The field above",
+        help=""),
+    Key(id="load.below", keys="down", action="app.focus_next", group=FRONT, tooltip="The field below",
+        help=""),
+)  # fmt: skip
+NUMBER_KEYS: tuple[Key, ...] = (
+    Key(id="number.close", keys="escape", action="dismiss", group=FRONT, tooltip="Ask for no number",
+        help=""),
+)  # fmt: skip
+
 #: Textual's own bindings; listed so that the bottom line and help name them.
 TAB_KEY = Key(id="focus.next", keys="tab", action="app.focus_next", label="max tokens", group=APP,
-              typing="Tab", rank=3, tooltip="To max tokens, then from panel to panel")  # fmt: skip
+              typing="Tab", rank=3, tooltip="To max tokens, then from panel to panel",
+              help="To max tokens, then the panels")  # fmt: skip
 
 #: Says in help what the row's and the mask's keys have in common.
 CURSOR_KEY = Key(id="panel.cursor", keys="up", action="cursor(0,-1)", group=VIEW, shown="↑ ↓ ← →",
-                 tooltip="In the row or the mask (Tab goes there): look at one token, one cell")  # fmt: skip
+                 tooltip="In the row or the mask (Tab goes there): look at one token, one cell",
+                 help="In row or mask: a token, a cell")  # fmt: skip
 
 PALETTE_KEY = Key(id="app.palette", keys="ctrl+p", action="app.command_palette", group=APP, shown="ctrl+p",
                   tooltip="Search all commands")  # fmt: skip
@@ -184,7 +317,8 @@ APP_KEYS: tuple[Key, ...] = (
     Key(id="app.help", keys="question_mark,f1", action="help", label="help", group=APP, shown="?",
         typing="F1", rank=0, tooltip="This help"),
     Key(id="app.picture", keys="p", action="picture", group=APP, shown="p",
-        tooltip="Save the screen as an SVG picture in the working directory"),
+        tooltip="Save the screen as an SVG picture in the working directory",
+        help="Save the screen as an SVG picture"),
     Key(id="app.quit", keys="q,ctrl+q", action="quit", label="quit", group=APP, shown="q", typing="ctrl+q",
         rank=1, tooltip="Quit"),
     Key(id="app.interrupt", keys="ctrl+c", action="interrupt", group=APP, shown="ctrl+c", priority=True,
@@ -206,14 +340,43 @@ def as_made(key: Key) -> Key:
     return key
 
 
+#: Keys that work at the same time, innermost first: none of them may mean two things.
+LEVELS: tuple[tuple[Key, ...], ...] = (
+    (*SCREEN_KEYS, *APP_KEYS),
+    PROMPT_KEYS,
+    ROW_KEYS,
+    MASK_KEYS,
+    LIST_KEYS,
+    TIMELINE_KEYS,
+    (*RACE_KEYS, *APP_KEYS),
+    (*LESSON_KEYS, *APP_KEYS),
+    (*OVERLAY_KEYS, *TEXT_KEYS, *BLOCKS_KEYS, *TRAVEL_KEYS),
+    SETTINGS_KEYS,
+    HELP_KEYS,
+    LOAD_KEYS,
+    NUMBER_KEYS,
+)
+
+_HELPED = (
+    *SCREEN_KEYS, *PROMPT_KEYS, TAB_KEY, CURSOR_KEY, *APP_KEYS, PALETTE_KEY, *RACE_KEYS, *LESSON_KEYS,
+    *OVERLAY_KEYS, *TEXT_KEYS, *SETTINGS_KEYS,
+)  # fmt: skip
+
+
 def in_help(group: str, remap: Remap = as_made) -> list[tuple[str, str]]:
-    """What help lists under a heading: keys as written, and a sentence."""
-    keys = [
-        k
-        for k in (*SCREEN_KEYS, *PROMPT_KEYS, TAB_KEY, CURSOR_KEY, *APP_KEYS, PALETTE_KEY)
-        if k.group == group and k.tooltip
-    ]
-    return [("  ".join(filter(None, (k.shown, k.typing))), k.tooltip) for k in map(remap, keys)]
+    """What help lists under a heading: keys as written, and a sentence. Keys that join stand together."""
+    found: list[tuple[str, str]] = []
+    for key in map(remap, _HELPED):
+        if key.group != group:
+            continue
+        written = "  ".join(filter(None, (key.shown, key.typing)))
+        words = key.tooltip if key.help is None else key.help
+        if words:
+            found.append((written, words))
+        elif key.joins and written:
+            before, sentence = found[-1]
+            found[-1] = (f"{before} {written}", sentence)
+    return found
 
 
 def in_bottom_line(*, is_typing: bool, is_live: bool = True, remap: Remap = as_made) -> list[Key]:

@@ -64,9 +64,9 @@ def pending_words(state: EngineState, command: Command) -> str:
         return ""
     match command:
         case SetMode(mode):
-            return f"{mode}: takes effect at next step"
+            return f"{mode} from the next step on"
         case Configure(max_num_seqs=int(slots)):
-            return f"{slots} slot{'s' * (slots != 1)}: takes effect at next step"
+            return f"{slots} slot{'s' * (slots != 1)} from the next step on"
     return ""
 
 
@@ -76,7 +76,7 @@ def done_words(command: Command) -> str:
         case Pause():
             return "paused"
         case Resume():
-            return "running"
+            return "resumed"
         case SetMode(mode):
             return f"{mode} asked for"
         case SetSpeed(speed):

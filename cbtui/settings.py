@@ -143,6 +143,27 @@ def read_settings(path: Path | None) -> Settings:
     return _checked(path, text, table)
 
 
+def keep_theme(path: Path, theme: str) -> None:
+    """Write a theme into the file, which is made if there is none; all else in it stays as it is.
+
+    Raises:
+        SettingsError: the file cannot be read, is wrong already, or cannot be written.
+    """
+    read_settings(path)
+    line = f'theme = "{theme}"'
+    try:
+        text = path.read_text("utf-8") if path.exists() else ""
+        table = re.search(r"^\s*\[", text, re.MULTILINE)
+        head, rest = (text[: table.start()], text[table.start() :]) if table else (text, "")
+        head, found = re.subn(
+            r"^(\s*)theme\s*=[^#\n]*?(\s*#.*)?$", rf"\g<1>{line}\g<2>", head, flags=re.MULTILINE
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text((head if found else f"{line}\n{head}") + rest, "utf-8")
+    except OSError as exc:
+        raise SettingsError(f"{path} cannot be written: {exc.strerror}") from None
+
+
 def _checked(path: Path, text: str, data: dict[str, object]) -> Settings:
     entries = _entries()
     values: dict[str, object] = {}

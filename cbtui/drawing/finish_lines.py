@@ -32,9 +32,9 @@ def finish_lines(lanes: Sequence[Lane], cells: int) -> list[Line]:
     stories = [{story.request_id: story for story in lane.stories} for lane in lanes]
     gutter = badge_cells(frame.badges, list(stories[0]))
     steps = max([1, *(lane.run.steps for lane in lanes if lane.run)])
-    room = max(4, cells - gutter - 3 - len(f"{steps:,}") - 1)
+    room = max(4, cells - gutter - 3 - len(f"{steps:,}") - 3)
     lines: list[Line] = []
-    for request_id in stories[0]:
+    for request_id in {request_id: None for of_lane in stories for request_id in of_lane}:
         for number, lane in enumerate(lanes):
             head: Line = badge_cell(frame.badges[request_id], gutter) if not number else ((" " * gutter, ""),)
             story = stories[number].get(request_id)

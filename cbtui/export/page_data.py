@@ -134,7 +134,10 @@ class _Steps:
     def row(self, step: StepRecord) -> list[Any]:
         """A step; `page.js` takes the fields in this order."""
         tokens = step.tokens
-        waiting = [[self._numbers[one.request_id], self._reason(one)] for one in step.waiting]
+        held = sum(slot.held for slot in step.slots)
+        waiting = [
+            [self._numbers[one.request_id], self._reason(one, held, step.draining)] for one in step.waiting
+        ]
         fed = {segment.slot for segment in step.segments}
         standing_by = [
             [one.slot, self._numbers[one.request_id], one.num_output_tokens]
@@ -161,8 +164,8 @@ class _Steps:
         self._waiting, self._standing_by = waiting, standing_by
         return row
 
-    def _reason(self, waiting: Any) -> int:
-        words = why(self._run.badges, waiting)
+    def _reason(self, waiting: Any, num_held: int, draining: int) -> int:
+        words = why(self._run.badges, waiting, num_held=num_held, draining=draining)
         if words not in self._places:
             self._places[words] = len(self.reasons)
             self.reasons.append([words, waiting.reason not in MOMENTARY])

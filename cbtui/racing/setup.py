@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import msgspec
 
+from cbtui.telling.words import count
 from engine.config import EngineConfig
 from engine.racing.race import Entry, LaneSpec
 from engine.scheduling.modes import MODES
 from engine.stream.ledger import Ledger
+from engine.stream.records import RequestRecord
 
 #: Token positions of a step in a chunked lane at most: with the usual budget hardly a prompt would be cut.
 CHUNKED_BUDGET = 64
@@ -43,9 +45,20 @@ def pairs() -> tuple[Pair, ...]:
 
 def entries_so_far(ledger: Ledger) -> tuple[Entry, ...]:
     """The requests the live engine was given, oldest first; ignored ones can run nowhere."""
+    return tuple(_fit(ledger)[-MOST_ENTRIES:])
+
+
+def which_race(entries: Sequence[Entry], ledger: Ledger) -> str:
+    """Which requests these are of all so far, in words: nobody is left out silently."""
+    fit = len(_fit(ledger))
+    if fit > len(entries):
+        return f"The newest {len(entries)} of the {fit:,} requests so far"
+    return f"The {count(fit, 'request')} so far"
+
+
+def _fit(ledger: Ledger) -> list[RequestRecord]:
     stories = sorted(ledger.stories.values(), key=lambda story: story.index)
-    fit = [s.request for s in stories if s.finish is None or s.finish.reason != "ignored"]
-    return tuple(fit[-MOST_ENTRIES:])
+    return [s.request for s in stories if s.finish is None or s.finish.reason != "ignored"]
 
 
 def lanes_of(pair: Pair, config: EngineConfig, entries: Sequence[Entry]) -> tuple[LaneSpec, LaneSpec]:

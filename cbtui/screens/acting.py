@@ -28,6 +28,9 @@ from cbtui.widgets.text_view import TextView
 from engine.live.commands import Cancel, Command, Restart, SetMode, Step, Submit
 from engine.live.state import EngineState
 
+#: What a pause means before there is anything to pause.
+PAUSED_EARLY = "paused: once the model is there nothing runs before space or s"
+
 
 class ActingScreen(Screen[None]):
     """See the module's words.
@@ -49,6 +52,8 @@ class ActingScreen(Screen[None]):
         self._last_prompt = ""
         self._demo_was_sent = False
         self._rejections_seen = 0
+        #: Whether what was said last still is so; None: it stays true.
+        self._notice_holds: Callable[[EngineState], bool] | None = None
 
     def draw(self) -> None:
         """Draw the newest frame."""
@@ -84,14 +89,26 @@ class ActingScreen(Screen[None]):
         except orders.NoOrder as exc:
             self.say(str(exc))
         else:
-            self._send(command, orders.pending_words(self.state, command))
+            words = orders.pending_words(self.state, command)
+            self._send(command, words)
+            if words and self.shown is None:
+                step = self.state.step
+                self._notice_holds = lambda state: state.paused and state.step == step
 
     def say(self, text: str = "") -> None:
         """Answer a key in words, beside the prompt."""
+        self._notice_holds = None
         self.query_one(PromptBar).say(text)
+
+    def drop_stale_notice(self, state: EngineState) -> None:
+        """Take back what was said once it is no longer so."""
+        if self._notice_holds is not None and not self._notice_holds(state):
+            self.say()
 
     def action_pause(self) -> None:
         self._order(lambda: orders.pause_order(self.state))
+        if self.state.status == "loading":
+            self.say("runs as soon as the model is there" if self.state.paused else PAUSED_EARLY)
 
     def action_step(self) -> None:
         """One step; whoever steps wants to see it."""

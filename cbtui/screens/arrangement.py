@@ -15,8 +15,12 @@ Kind = Literal["large", "medium", "small", "tiny"]
 
 #: Smallest sizes of each kind, in cells.
 LARGE, MEDIUM, SMALL = Size(140, 44), Size(100, 34), Size(60, 18)
+#: Rows of the middle that show what a query sees and what it chose; beyond them the queue grows first.
+COMFORTABLE = 15
 #: Slots shown at once; more scroll.
 MOST_SLOTS = 8
+#: From this height on small screens have two lines of keys: one names too few of them.
+TWO_KEY_LINES = 24
 #: Panels that tabs choose from, by kind; each is (title, panels).
 TABS: dict[Kind, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "large": (),
@@ -88,6 +92,11 @@ def arrange(size: Size, needs: Needs) -> Arrangement:
     return Arrangement(kind, regions)
 
 
+def key_bar_lines(size: Size) -> int:
+    """Lines of keys at the bottom."""
+    return 2 if kind_of(size) == "small" and size.height >= TWO_KEY_LINES else 1
+
+
 def _lanes(needs: Needs, most: int) -> int:
     return max(2, min(needs.slots, most))
 
@@ -98,18 +107,20 @@ def _large(size: Size, needs: Needs) -> dict[str, Region]:
     lanes = _lanes(needs, MOST_SLOTS)
     # The longer lines (text, tokens, mask rows) are at the left.
     left = width - max(52, min(72, width * 37 // 100))
-    slots, waiting, row, timeline, prompt = lanes + 2, 5, 7, lanes + 4, 3
+    slots, row, timeline, prompt = lanes + 2, 7, lanes + 4, 3
     # Beyond the sketch's 50 rows the row and the queue grow a little, the middle takes the rest.
     spare = max(0, height - 50)
     row += min(3, spare // 5)
-    waiting += min(3, spare // 5)
-    middle = height - 2 - slots - waiting - row - timeline - prompt
-    if middle < 9:
-        shrink = 9 - middle
+    room = height - 2 - slots - row - timeline - prompt
+    # The queue has what the middle can spare: six requests at 50 rows and three slots.
+    waiting = max(5, min(8 + spare // 2, room - COMFORTABLE))
+    if room - waiting < 9:
+        shrink = 9 - (room - waiting)
         waiting, row = waiting - min(1, shrink), row - min(2, max(0, shrink - 1))
-        middle = height - 2 - slots - waiting - row - timeline - prompt
+    middle = height - 2 - slots - waiting - row - timeline - prompt
     top = 1 + slots + waiting
-    finished = min(max(6, middle * 2 // 7), 12)
+    # Where the middle is low, what happened is worth more than how the last ones ended.
+    finished = min(max(6 if middle >= 14 else 4, middle * 2 // 7), 12)
     return {
         "header": Region(0, 0, width, 1),
         "slots": Region(0, 1, left, slots),
@@ -130,7 +141,8 @@ def _medium(size: Size, needs: Needs) -> dict[str, Region]:
     width, height = size
     lanes = _lanes(needs, 5 if height < 42 else MOST_SLOTS)
     left = width - max(50, width * 37 // 100)
-    slots, shared, row, timeline, prompt = lanes + 2, 5, 6, lanes + 4, 3
+    slots, row, timeline, prompt = lanes + 2, 6, lanes + 4, 3
+    shared = max(5, min(8, 5 + (height - 40) // 2))
     middle = height - 3 - slots - shared - row - timeline - prompt
     if middle < 7:
         timeline -= 1
@@ -156,20 +168,22 @@ def _medium(size: Size, needs: Needs) -> dict[str, Region]:
 def _small(size: Size, needs: Needs) -> dict[str, Region]:
     """One tab at a time; status, words and prompt under every tab. Panels have a rule above, no box."""
     width, height = size
+    keys = key_bar_lines(size)
     regions = {
         "header": Region(0, 0, width, 1),
         "tabs": Region(0, 1, width, 1),
-        "news": Region(0, height - 6, width, 3),
-        "prompt": Region(0, height - 3, width, 2),
-        "keys": Region(0, height - 1, width, 1),
+        "news": Region(0, height - 5 - keys, width, 3),
+        "prompt": Region(0, height - 2 - keys, width, 2),
+        "keys": Region(0, height - keys, width, keys),
     }
-    content = Region(0, 2, width, height - 8)
+    content = Region(0, 2, width, height - 7 - keys)
     title, panels = TABS["small"][min(needs.tab, 4)]
     if title != "Batch":
         regions[panels[0]] = content
         return regions
     lanes = _lanes(needs, 4 if height < 28 else MOST_SLOTS)
-    waiting = 3 if content.height >= lanes + 1 + 3 + 5 else 2
+    # The row needs a line a sequence, its figures and a rule; the queue has the rest, to six requests.
+    waiting = max(2, min(7, content.height - 2 * lanes - 4))
     regions["slots"] = Region(0, 2, width, lanes + 1)
     regions["waiting"] = Region(0, 3 + lanes, width, waiting)
     regions["row"] = Region(0, 3 + lanes + waiting, width, content.height - lanes - 1 - waiting)
@@ -206,7 +220,7 @@ def _with_twin(kind: Kind, regions: dict[str, Region], needs: Needs) -> dict[str
 
 def _centre(size: Size, regions: dict[str, Region], lines: int, *, is_low: bool) -> Region:
     """A box in the middle of the mask, or of what stands in its place, or else of the whole screen."""
-    whole = Region(0, 2, size.width, size.height - 8)
+    whole = Region(0, 2, size.width, size.height - 9)
     places = [regions[name] for name in ("mask", "row") if name in regions]
     place = next((region for region in places if region.height > lines), whole)
     height = min(lines, place.height)

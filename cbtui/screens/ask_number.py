@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
+
+from cbtui.keys import NUMBER_KEYS, bindings
 
 #: Digits a number may have; no question needs more.
 _MOST_DIGITS = 9
@@ -36,7 +37,8 @@ class AskNumberScreen(ModalScreen[int | None]):
     }
     """
     AUTO_FOCUS = "Input"
-    BINDINGS = [Binding("escape", "dismiss", "Close", id="number.close", tooltip="Back to the screen")]
+    KEYS = NUMBER_KEYS
+    BINDINGS = bindings(KEYS)
 
     def __init__(
         self, title: str, question: str, *, least: int = 1, most: int | None = None, value: str = ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
 
 from cbtui.drawing.kv_blocks import LEGEND, PoolDrawing
 from cbtui.following.frame import Frame
+from cbtui.keys import BLOCKS_KEYS, bindings
 from cbtui.looks.pieces import Line
 from cbtui.screens.overlay import Overlay
 from cbtui.widgets.window_view import WindowView
@@ -49,7 +49,8 @@ class BlocksScreen(Overlay):
         }
     }
     """
-    BINDINGS = [Binding("k", "dismiss", "Close", show=False, id="blocks.close", tooltip="Back to the screen")]
+    KEYS = (*BLOCKS_KEYS, *Overlay.KEYS)
+    BINDINGS = bindings(BLOCKS_KEYS)
 
     _lines = 0
 

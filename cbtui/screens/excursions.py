@@ -23,15 +23,15 @@ class ExcursionScreen(ActingScreen):
 
     def action_race(self) -> None:
         """The requests so far, or the tutorial's, in two modes side by side."""
-        from cbtui.racing.setup import entries_so_far
+        from cbtui.racing.setup import entries_so_far, which_race
         from cbtui.screens.race import ask_pair
 
         if self.state.model is None or self.state.status in ("loading", "failed"):
-            self.say("a race needs the model: it starts when that is there")
+            self.say(self._why_not_yet("a race"))
             return
         entries = entries_so_far(self.follower.ledger)
         if entries:
-            which = f"The {count(len(entries), 'request')} so far"
+            which = which_race(entries, self.follower.ledger)
         else:
             entries, which = _tutorial(), "The tutorial's six requests"
 
@@ -41,6 +41,12 @@ class ExcursionScreen(ActingScreen):
 
         question = f"{which} in two modes, step by step in turn. Your own engine stands still meanwhile."
         self.app.push_screen(ask_pair(question), chosen)
+
+    def _why_not_yet(self, what: str) -> str:
+        """Why something that needs the model does not begin, and when to ask again."""
+        if self.state.status == "failed":
+            return f"{what} needs the model, which cannot run (see above)"
+        return f"{what} needs the model, which is still loading: ask again when it is there"
 
     def race(self, pair: Pair, entries: tuple[Entry, ...]) -> None:
         """Race some requests under the live engine's limits."""
@@ -75,7 +81,7 @@ class ExcursionScreen(ActingScreen):
             self.say(f"load stopped after {count(state.load.num_arrived, 'request')}; those that came stay")
             return
         if state.model is None or state.status in ("loading", "failed"):
-            self.say("load needs the model: start it when that is there")
+            self.say(self._why_not_yet("load"))
             return
 
         def answered(spec: LoadSpec | None) -> None:

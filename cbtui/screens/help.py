@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding
-from textual.containers import Container, Horizontal, Vertical, VerticalScroll
+from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
+from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from cbtui.keymap import Keymap, remapped
-from cbtui.keys import APP, ENGINE, REQUESTS, TIME, VIEW, in_help
+from cbtui.keys import (
+    APP,
+    ENGINE,
+    FRONT,
+    HELP_KEYS,
+    LESSON,
+    RACE,
+    REQUESTS,
+    TIME,
+    VIEW,
+    bindings,
+    in_help,
+)
 
 #: How to read the screen, a panel a line.
 GUIDE = (
@@ -65,17 +78,18 @@ class KeyGroup(Vertical):
         yield Pairs(in_help(self._group, lambda key: remapped(key, self._keymap)), "$accent")
 
 
-HELP_GROUPS = (ENGINE, APP, REQUESTS, TIME, VIEW)
+#: Headings of keys by column, the left one first.
+COLUMNS = ((ENGINE, RACE, LESSON), (REQUESTS, TIME, FRONT), (VIEW, APP))
+HELP_GROUPS = tuple(group for column in COLUMNS for group in column)
+#: From these widths on the columns stand beside each other, or two of them.
+WIDE, MIDDLING = 150, 100
 
 
 class HelpScreen(ModalScreen[None]):
     """Scrolls where the terminal is small."""
 
-    BINDINGS = [
-        Binding("escape,q,question_mark,f1,enter", "close", "close", tooltip="Close help", id="help.close"),
-        Binding("up,k", "scroll(-1)", show=False, id="help.up"),
-        Binding("down,j,space", "scroll(1)", show=False, id="help.down"),
-    ]
+    KEYS = HELP_KEYS
+    BINDINGS = bindings(KEYS)
 
     def __init__(self, keymap: Keymap) -> None:
         super().__init__()
@@ -84,14 +98,25 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="box") as box:
             box.border_title = Content(" Help ")
-            box.border_subtitle = Content(" Esc closes ")
+            box.border_subtitle = Content(" ↑↓ scroll · Esc closes ")
             yield Static(Content(INTRODUCTION), id="help-introduction")
             yield Pairs(GUIDE, "bold")
-            with Horizontal(id="help-keys"):
-                for groups in (HELP_GROUPS[:2], HELP_GROUPS[2:]):
+            with Container(id="help-keys"):
+                for groups in COLUMNS:
                     with Vertical():
                         yield from (KeyGroup(group, self._keymap) for group in groups)
             yield Static(Content(SETTINGS_WORDS), id="help-settings")
+
+    def on_mount(self) -> None:
+        self._arrange(self.app.size)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._arrange(event.size)
+
+    def _arrange(self, size: Size) -> None:
+        """As many columns as are readable."""
+        self.set_class(size.width >= WIDE, "-wide")
+        self.set_class(size.width < MIDDLING, "-narrow")
 
     def action_close(self) -> None:
         self.dismiss()

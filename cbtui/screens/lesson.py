@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Container, Vertical
-from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import Footer
 
 from cbtui.drawing.gaps import gaps_of
+from cbtui.keys import LESSON_KEYS, bindings
 from cbtui.lessons.lesson import PanelName
 from cbtui.lessons.play import LessonPlay
 from cbtui.lessons.scenes import LESSONS
 from cbtui.racing.score import Lane
+from cbtui.screens.arrangement import key_bar_lines
 from cbtui.screens.confirm import Answer, AskScreen
+from cbtui.screens.keyed import KeyedScreen
 from cbtui.widgets.gap_plot import GapPlot
+from cbtui.widgets.key_bar import KeyBar
 from cbtui.widgets.lesson_words import LessonHeader, LessonWords
 from cbtui.widgets.mask_grid import MaskGrid
 from cbtui.widgets.packed_row import PackedRow
@@ -42,7 +43,7 @@ _WIDGETS: dict[PanelName, Callable[..., Widget]] = {
 _BESIDE = ("mask", "row")
 
 
-class LessonScreen(Screen[int | None]):
+class LessonScreen(KeyedScreen):
     """Dismissed with the number of the lesson to go on with, 0 for the list, None for back.
 
     Args:
@@ -50,15 +51,8 @@ class LessonScreen(Screen[int | None]):
     """
 
     CSS_PATH = "lesson.tcss"
-    BINDINGS: ClassVar = [
-        Binding("space,enter,right", "go", "go on", key_display="space", id="lesson.go", tooltip="Next stop"),
-        Binding("s", "step", "one step", id="lesson.step", tooltip="One step of every lane"),
-        Binding("r", "again", "again", id="lesson.again", tooltip="This lesson from the start"),
-        Binding("n", "other(1)", "next", id="lesson.next", tooltip="The next lesson"),
-        Binding("p", "other(-1)", "previous", id="lesson.previous", tooltip="The lesson before"),
-        Binding("l", "list", "all lessons", id="lesson.list", tooltip="The list of lessons"),
-        Binding("escape", "leave", "back", key_display="Esc", id="lesson.leave", tooltip="Leave the lesson"),
-    ]
+    KEYS = LESSON_KEYS
+    BINDINGS = bindings(KEYS)
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -75,7 +69,7 @@ class LessonScreen(Screen[int | None]):
                 with Container(id=f"group-{name}", classes="group"):
                     for lane in range(len(self.lesson.lanes)):
                         yield _WIDGETS[name](id=f"{name}-{lane}", classes=f"panel {name}")
-        yield Footer(show_command_palette=False, compact=True)
+        yield self.make_key_bar()
 
     def on_mount(self) -> None:
         for panel in self.query(".panel"):
@@ -100,6 +94,7 @@ class LessonScreen(Screen[int | None]):
                     panel.set_class(moment.at_stop and moment.panel == name, "-telling")
                     if panel.display:
                         self._show(name, panel, lane, lanes)
+            self.show_keys()
 
     def _show(self, name: PanelName, panel: Any, lane: Lane, lanes: list[Lane]) -> None:
         if len(lanes) > 1:
@@ -128,7 +123,9 @@ class LessonScreen(Screen[int | None]):
         self.set_class(is_small, "-small")
         words = 6 if is_small else 7  # four lines of words and the key; or three, a blank one and the key
         self.query_one(LessonWords).styles.height = words
-        room = size.height - 2 - words
+        keys = key_bar_lines(size)
+        self.query_one(KeyBar).styles.height = keys
+        room = size.height - 1 - keys - words
         num_lanes = len(self.lesson.lanes)
         telling = self.play.moment.panel
         order = sorted(self.lesson.panels, key=lambda name: name != telling)
@@ -226,14 +223,8 @@ class LessonScreen(Screen[int | None]):
 
 def ask_lesson() -> AskScreen[int]:
     """The screen that asks for a lesson; dismissed with its number."""
-    width = max(len(lesson.title) for lesson in LESSONS)
     answers = [
-        Answer(
-            (str(n), *(("enter", "l") if n == 1 else ())),
-            str(n),
-            f"{one.title.ljust(width)}  {one.question}",
-            n,
-        )
+        Answer((str(n), *(("enter", "l") if n == 1 else ())), str(n), one.title, n, one.question)
         for n, one in enumerate(LESSONS, 1)
     ]
     words = "A minute each, on a toy model: your own engine is not touched."

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from cbtui.following.frame import Frame
-from cbtui.looks.pieces import Line, Piece, fit
+from cbtui.keys import SETTINGS_KEYS, bindings
+from cbtui.looks.pieces import Line, Piece, clip_line, fit, line_width
 from cbtui.settings_form import SETTINGS, SettingsForm, in_force, pending
 from cbtui.widgets.lines import LinesView
 from engine.config import ConfigError
@@ -23,8 +23,8 @@ from engine.live.state import EngineState
 _LABEL, _VALUE, _NOW = 16, 21, 30
 
 
-def setting_line(form: SettingsForm, number: int, state: EngineState) -> Line:
-    """One line: name, what is wanted, what is in force, and what waits."""
+def setting_line(form: SettingsForm, number: int, state: EngineState, cells: int = 80) -> Line:
+    """One line: name, what is wanted, what is in force (where there is room), and what waits."""
     setting = SETTINGS[number]
     is_chosen = number == form.at
     value = form.wanted[setting.name]
@@ -40,18 +40,19 @@ def setting_line(form: SettingsForm, number: int, state: EngineState) -> Line:
         (fit(setting.label, _LABEL), "strong" if is_chosen else "dim"),
         (fit(value, _VALUE), style),
     ]
+    rest: list[Piece] = [("now ", "dim"), (now, "")]
     if later is not None:
-        pieces += [("now ", "dim"), (now, ""), (f", {later} at the next step", "warn")]
-    else:
-        pieces += [("now ", "dim"), (now, "")]
-    return tuple(pieces)
+        rest.append((f", {later} at the next step", "warn"))
+    if line_width((*pieces, *rest)) > cells:
+        rest = [] if later is None else [(f"from {now}", "warn")]
+    return clip_line((*pieces, *rest), cells)
 
 
 class SettingLines(LinesView, can_focus=True):
     """The lines of the form; the screen answers the keys."""
 
     DEFAULT_CSS = """
-    SettingLines { height: 6; width: 100%; background: $surface; }
+    SettingLines { height: 6; width: 100%; overflow-y: hidden; background: $surface; }
     """
 
 
@@ -63,14 +64,8 @@ class LiveSettings(ModalScreen[None]):
         send: puts a command into the engine's queue.
     """
 
-    BINDINGS = [
-        Binding("escape,o,q", "dismiss(None)", "back", id="settings.leave", tooltip="Back"),
-        Binding("up,k,shift+tab", "choose(-1)", show=False, id="settings.above"),
-        Binding("down,j,tab", "choose(1)", show=False, id="settings.below"),
-        Binding("left,h,minus", "change(-1)", show=False, id="settings.less"),
-        Binding("right,l,plus", "change(1)", show=False, id="settings.more"),
-        Binding("enter", "apply", "apply", id="settings.apply", tooltip="Ask for what was changed"),
-    ]
+    KEYS = SETTINGS_KEYS
+    BINDINGS = bindings(KEYS)
     DEFAULT_CSS = """
     LiveSettings {
         align: center middle;
@@ -106,7 +101,7 @@ class LiveSettings(ModalScreen[None]):
 
     def _redraw(self) -> None:
         lines = self.query_one(SettingLines)
-        lines.draw(len(SETTINGS), lambda y, cells: setting_line(self.form, y, self._state))
+        lines.draw(len(SETTINGS), lambda y, cells: setting_line(self.form, y, self._state, cells))
         about = self.query_one("#settings-about", Static)
         try:
             commands = self.form.commands(self._state)

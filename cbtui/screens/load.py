@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from cbtui.keys import LOAD_KEYS, bindings
 from engine.live.load import LoadError, LoadSpec
 
 _RANGE = re.compile(r"\s*(\d+)\s*(?:(?:-|–|to|\.\.)\s*(\d+)\s*)?")
@@ -127,11 +127,8 @@ class LoadScreen(ModalScreen[LoadSpec | None]):
         & #load-outlook.-error { color: $text-error; }
     }
     """
-    BINDINGS = [
-        Binding("escape", "dismiss(None)", "back", id="load.leave", tooltip="Start nothing"),
-        Binding("up", "app.focus_previous", show=False, id="load.above"),
-        Binding("down", "app.focus_next", show=False, id="load.below"),
-    ]
+    KEYS = LOAD_KEYS
+    BINDINGS = bindings(KEYS)
 
     def __init__(self, spec: LoadSpec, capacity: Capacity) -> None:
         super().__init__()

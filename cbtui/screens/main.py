@@ -39,7 +39,8 @@ from cbtui.widgets.timeline import Timeline
 class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
     """See the module's words. Made of the table of panels, the prompt and the bottom line."""
 
-    BINDINGS = bindings(SCREEN_KEYS)
+    KEYS = SCREEN_KEYS
+    BINDINGS = bindings(KEYS)
     AUTO_FOCUS = "#prompt-text"
 
     def __init__(self, link: Link, options: LaunchOptions) -> None:
@@ -93,6 +94,7 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
         frame = self.frame()
         with self.app.batch_update():
             self.say_rejections(frame.state)
+            self.drop_stale_notice(frame.state)
             shown = self.shown_frame(frame)
             self._arrange(frame, shown)
             for panel in PANELS:

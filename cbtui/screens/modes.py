@@ -8,14 +8,8 @@ from engine.scheduling.modes import MODES
 
 def ask_mode(current: str) -> AskScreen[str]:
     """The screen that asks for a mode; dismissed with its name."""
-    width = max(map(len, MODES))
     answers = [
-        Answer(
-            (str(number),),
-            str(number),
-            f"{name.ljust(width)}  {mode.summary}{'  (now)' if name == current else ''}",
-            name,
-        )
+        Answer((str(number),), str(number), name, name, mode.summary + (" (now)" if name == current else ""))
         for number, (name, mode) in enumerate(MODES.items(), 1)
     ]
     return AskScreen("Mode", "Nothing is restarted; only what happens next changes.", answers)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from textual.binding import Binding
+from dataclasses import replace
+from typing import ClassVar
+
 from textual.screen import ModalScreen
 
 from cbtui.following.frame import Frame
-from cbtui.keys import TRAVEL_KEYS
+from cbtui.keys import OVERLAY_KEYS, TRAVEL_KEYS, Key, bindings
 
 
 class Overlay(ModalScreen[None]):
@@ -16,13 +18,11 @@ class Overlay(ModalScreen[None]):
         frame: the first one.
     """
 
-    BINDINGS = [
-        Binding("escape,q", "dismiss", "Close", id="overlay.close", tooltip="Back to the screen"),
-        *(
-            Binding(key.keys, f"behind('{key.action}')", key.tooltip, show=False, id=key.id)
-            for key in TRAVEL_KEYS
-        ),
-    ]
+    KEYS: ClassVar[tuple[Key, ...]] = (
+        *OVERLAY_KEYS,
+        *(replace(key, action=f"behind('{key.action}')", label="") for key in TRAVEL_KEYS),
+    )
+    BINDINGS = bindings(KEYS)
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()

@@ -7,21 +7,22 @@ the engine's thread. Leaving the screen ends it, and the live engine goes on whe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal
-from textual.widgets import Footer
 
 from cbtui import orders
 from cbtui.following.follower import Follower
+from cbtui.keys import RACE_KEYS, bindings
 from cbtui.racing.score import Lane
 from cbtui.racing.setup import Pair, lanes_of, pairs
 from cbtui.racing.words import lane_title
+from cbtui.screens.arrangement import key_bar_lines
 from cbtui.screens.confirm import Answer, AskScreen
+from cbtui.screens.keyed import KeyedScreen
 from cbtui.screens.looking import LookingScreen
+from cbtui.widgets.key_bar import KeyBar
 from cbtui.widgets.race_panels import FinishLines, RaceHeader, RaceSentence, RaceTable
 from cbtui.widgets.timeline import Timeline
 from engine.config import EngineConfig
@@ -34,7 +35,7 @@ from engine.racing.race import Entry
 ROOMY = 32
 
 
-class RaceScreen(LookingScreen):
+class RaceScreen(KeyedScreen, LookingScreen):
     """See the module's words.
 
     Args:
@@ -45,16 +46,8 @@ class RaceScreen(LookingScreen):
     """
 
     CSS_PATH = "race.tcss"
-    BINDINGS: ClassVar = [
-        Binding("space,f5", "pause", "pause/run", id="race.pause", tooltip="Pause, or run on"),
-        Binding("s,f8", "step", "round", id="race.step", tooltip="One step of each lane"),
-        Binding("v", "turn_over", "figures", id="race.view", tooltip="Finish lines, or figures"),
-        Binding("m", "pair", "modes", id="race.modes", tooltip="The same requests in other modes"),
-        Binding("r", "again", "again", id="race.again", tooltip="From the start"),
-        Binding("escape", "leave", "back", key_display="Esc", id="race.leave", tooltip="End the race"),
-        Binding("less_than_sign", "speed(-1)", "slower", key_display="<", id="race.slower"),
-        Binding("greater_than_sign", "speed(1)", "faster", key_display=">", id="race.faster"),
-    ]
+    KEYS = RACE_KEYS
+    BINDINGS = bindings(KEYS)
 
     def __init__(
         self, pair: Pair, config: EngineConfig, entries: Sequence[Entry], lend: Callable[[Lend], None]
@@ -83,7 +76,7 @@ class RaceScreen(LookingScreen):
             yield FinishLines(id="finish-lines")
             yield RaceTable(id="race-table")
         yield RaceSentence(id="race-sentence")
-        yield Footer(show_command_palette=False, compact=True)
+        yield self.make_key_bar()
 
     def on_mount(self) -> None:
         """Begin."""
@@ -126,6 +119,7 @@ class RaceScreen(LookingScreen):
                 self.query_one(FinishLines).show_lanes(lanes)
                 self.query_one(RaceTable).show_lanes(lanes)
             self.query_one(RaceSentence).show_lanes(lanes)
+            self.show_keys(is_paused=any(lane.frame.state.paused for lane in lanes))
 
     def on_resize(self, event: events.Resize) -> None:
         self._arrange()
@@ -141,8 +135,10 @@ class RaceScreen(LookingScreen):
         roomy = size.height >= ROOMY and size.width >= 100
         self.set_class(not roomy, "-small")
         self.set_class(not roomy and self._shows_figures, "-figures")
+        keys = key_bar_lines(size)
+        self.query_one(KeyBar).styles.height = keys
         slots = self._config.max_num_seqs
-        most = max(2, (size.height - 18) // 2 - 4) if roomy else max(2, (size.height - 14) // 2)
+        most = max(2, (size.height - 18) // 2 - 4) if roomy else max(2, (size.height - 13 - keys) // 2)
         extra = 4 if roomy else 2
         for number in (0, 1):
             self.query_one(f"#lane-{number}").styles.height = min(slots, most) + extra
@@ -190,6 +186,7 @@ class RaceScreen(LookingScreen):
         """Small screens show finish lines or figures."""
         self._shows_figures = not self._shows_figures
         self._arrange()
+        self.query_one(RaceTable if self._shows_figures else FinishLines).focus()
         self.call_after_refresh(self.draw)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -202,19 +199,14 @@ class RaceScreen(LookingScreen):
 
 def ask_pair(question: str) -> AskScreen[Pair]:
     """The screen that asks for two modes; dismissed with the pair."""
-    found = pairs()
-    width = max(len(_against(pair)) for pair in found)
     answers = [
         Answer(
             (str(number), *(("enter", "r") if number == 1 else ())),
             str(number),
-            f"{_against(pair).ljust(width)}  {pair.question}",
+            f"{pair.one} against {pair.other}",
             pair,
+            pair.question,
         )
-        for number, pair in enumerate(found, 1)
+        for number, pair in enumerate(pairs(), 1)
     ]
     return AskScreen("Race", question, answers)
-
-
-def _against(pair: Pair) -> str:
-    return f"{pair.one} against {pair.other}"

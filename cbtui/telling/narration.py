@@ -13,7 +13,7 @@ from cbtui.looks.pieces import Line, Piece, clip_line, join, say, wrap
 from cbtui.looks.tokens import prose
 from cbtui.telling.naming import Badges
 from cbtui.telling.run_result import result_in_two_lines, result_lines
-from cbtui.telling.step_story import step_sentences
+from cbtui.telling.step_story import dead_in_brief, lasting_sentences, step_sentences
 from cbtui.telling.words import EMPTY, count, listed, names, seconds
 from engine.stream.ledger import Ledger
 from engine.stream.records import Events, Finish, Record, StepRecord
@@ -156,7 +156,7 @@ def _ended(events: Events, badges: Badges) -> list[Line]:
         if fate:
             slots = slots_in_words([one.slot for one in group if one.slot is not None])
             line = say(line, f"; {slots} {'is' if len(group) == 1 else 'are'} ")
-            line = say(line, ("free", "") if fate == "free" else ("held until the wave ends", "warn"))
+            line = say(line, ("free", "") if fate == "free" else ("held", "warn"))
         lines.append(line)
     return lines
 
@@ -189,12 +189,13 @@ def narration(frame: Frame, log: EventLog, cells: int) -> list[Line]:
 
 
 def telling(frame: Frame) -> list[Line]:
-    """Full sentences: the result of a run that ended, or the shown step while the view stands still."""
+    """Full sentences: the result of a run that ended, the shown step while the view stands still, and while
+    it does not, what is so for many steps."""
     if frame.is_live and frame.run is None:
         return result_lines(frame)
     if not frame.is_live or frame.state.status == "paused":
         return step_sentences(frame)
-    return []
+    return lasting_sentences(frame)
 
 
 def brief(frame: Frame, log: EventLog, cells: int) -> list[Line]:
@@ -203,7 +204,8 @@ def brief(frame: Frame, log: EventLog, cells: int) -> list[Line]:
         return [clip_line(((EMPTY["happened"], "dim"),), cells)]
     if frame.is_live and frame.run is None:
         return [clip_line(line, cells) for line in result_in_two_lines(frame)]
-    sentences = telling(frame)
+    is_running = frame.is_live and frame.state.status != "paused"
+    sentences = [] if is_running else telling(frame)
     if sentences:
         text = say(*[part for sentence in sentences for part in (sentence, " ")])
         first, *rest = wrap(text, cells)
@@ -217,6 +219,9 @@ def brief(frame: Frame, log: EventLog, cells: int) -> list[Line]:
     # The last two names and numbers of the second line: what is wasted.
     figure_line = join((first_figures, second_figures[-4:]), "   ")
     events = log.last(frame)
+    dead = dead_in_brief(frame)
+    if dead and not (events and events[0].step == frame.record.step):
+        return [clip_line(figure_line, cells), clip_line(dead, cells)]
     if not events:
         return [clip_line(figure_line, cells)]
     newest = say((f"step {events[0].step:,}  ", "dim"), events[0].line)

@@ -34,6 +34,21 @@ def step_sentences(frame: Frame) -> list[Line]:
     return [line for line in lines if line]
 
 
+def lasting_sentences(frame: Frame) -> list[Line]:
+    """What stays true for many steps and can be read while they run: dead slots, and who they keep out."""
+    if frame.record is None:
+        return []
+    teller = _Teller(frame, frame.record)
+    return [*teller.dead(), *teller.drained()]
+
+
+def dead_in_brief(frame: Frame) -> Line:
+    """How many slots are dead and who could be in one; nothing if none is."""
+    if frame.record is None:
+        return ()
+    return _Teller(frame, frame.record).dead_in_brief()
+
+
 class _Teller:
     """Sentences about one record."""
 
@@ -219,14 +234,11 @@ class _Teller:
                 "ends.",
             )
         ]
-        if self.record.waiting:
-            head = self.record.waiting[0].request_id
-            start = max(end, self.ledger[head].submitted_step) + 1
-            # Only the first slot's successor is certain: later ones depend on how long that one runs.
-            if start <= self.record.step:
-                lines.append(
-                    say("In continuous mode ", self._name(head), f" would have entered it at step {start:,}.")
-                )
+        if (successor := self._successor()) is not None:
+            _, head, start = successor
+            lines.append(
+                say("In continuous mode ", self._name(head), f" would have entered it at step {start:,}.")
+            )
         if len(held) > 1:
             waiting = self.record.waiting_count
             waits = (
@@ -236,6 +248,34 @@ class _Teller:
                 say(f"In all, {len(held)} of {self.record.max_num_seqs} slots do no useful work{waits}.")
             )
         return lines
+
+    def dead_in_brief(self) -> Line:
+        """`2 of 3 slots are dead; in continuous mode D would be in slot 0 since step 7`."""
+        if not self.dead_ones:
+            return ()
+        number, slots = len(self.dead_ones), self.record.max_num_seqs
+        line = say(
+            (f"{number} of {slots} slots", "warn"), (" is dead" if number == 1 else " are dead", "warn")
+        )
+        successor = self._successor()
+        if successor is None:
+            return line
+        slot, head, start = successor
+        return say(
+            line, "; in continuous mode ", self._name(head), f" would be in slot {slot} since step {start:,}"
+        )
+
+    def _successor(self) -> tuple[int, str, int] | None:
+        """The slot that was dead first, and who would have entered it at which step; None: nobody waits.
+
+        Only the first slot's successor is certain: later ones depend on how long that one runs.
+        """
+        if not self.dead_ones or not self.record.waiting:
+            return None
+        first = min(self.dead_ones, key=lambda one: self._end(one.request_id))
+        head = self.record.waiting[0].request_id
+        start = max(self._end(first.request_id), self.ledger[head].submitted_step) + 1
+        return (first.slot, head, start) if start <= self.record.step else None
 
     def _end(self, request_id: str) -> int:
         return self.ledger[request_id].finish_step or 0

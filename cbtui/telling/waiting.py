@@ -11,23 +11,37 @@ WORDS = {
     "no_free_slot": "no free slot",
     "token_budget": "over the step's token budget",
     "kv_blocks": "not enough free KV blocks",
-    "draining": "draining before static",
+    "draining": "static starts when those that run have ended",
     "loading": "model loading",
     "encoding": "being tokenized",
     "paused": "paused",
-    "next_step": "takes effect at next step",
+    "next_step": "enters at the next step",
 }
 #: Reasons that hold for a moment only: how long they lasted says nothing.
 MOMENTARY = ("loading", "encoding", "paused", "next_step")
 
 
-def why(badges: Badges, waiting: WaitingRecord) -> str:
-    """The reason alone, without how long it has lasted."""
+def why(badges: Badges, waiting: WaitingRecord, *, num_held: int = 0, draining: int = 0) -> str:
+    """The reason alone, without how long it has lasted.
+
+    Args:
+        num_held: slots that requests which have ended still hold.
+        draining: requests that run and must end before static batching forms a wave of its own.
+    """
     if waiting.reason == "behind" and waiting.blocked_by in badges:
         words = f"behind {badges[waiting.blocked_by].letter}, which does not fit"
     elif waiting.reason == "wave":
-        idle = count(waiting.idle_slots, "slot") + " idle" if waiting.idle_slots else ""
-        words = ", ".join(part for part in ("wave not over", idle) if part)
+        words = ", ".join(("wave not over", *_unused(waiting, num_held)))
+    elif waiting.reason == "draining" and draining:
+        running = "the one that runs has" if draining == 1 else f"the {draining} that run have"
+        words = f"static starts when {running} ended"
     else:
         words = WORDS.get(waiting.reason, waiting.reason.replace("_", " "))
     return "preempted: KV blocks taken back · " + words if waiting.preempted else words
+
+
+def _unused(waiting: WaitingRecord, num_held: int) -> list[str]:
+    """The slots a wave does not use: those held by requests that have ended, and those it never filled."""
+    empty = max(0, waiting.idle_slots - num_held)
+    parts = [f"{count(num_held, 'slot')} held"] if num_held else []
+    return parts + ([f"{empty} empty" if parts else f"{count(empty, 'slot')} empty"] if empty else [])

@@ -37,10 +37,13 @@ def welcome() -> Content:
     )
 
 
-def loading_text(loading: Loading | None) -> Content:
+def loading_text(loading: Loading | None, *, is_paused: bool = False) -> Content:
     """Stage, progress and what is next."""
+    waits = "You can type already: prompts wait for the model."
+    if is_paused:
+        waits += "\n‖ Paused: once it is there they wait for space."
     if loading is None:
-        return Content.assemble(("Loading the model", "bold"), "\nYou can type already: prompts wait for it.")
+        return Content.assemble(("Loading the model", "bold"), "\n", (waits, "$foreground 55%"))
     parts: list[Content | str | tuple[str, str]] = [(_capital(loading.stage), "bold")]
     if loading.total:
         done = min(BAR_CELLS, BAR_CELLS * loading.done // loading.total)
@@ -54,7 +57,7 @@ def loading_text(loading: Loading | None) -> Content:
         parts += [f"  {progress(loading.done, 0, loading.unit)}"]
     if loading.then:
         parts += ["\n", ("then: ", "$foreground 55%"), loading.then]
-    parts += ["\n", ("You can type already: prompts wait for the model.", "$foreground 55%")]
+    parts += ["\n", (waits, "$foreground 55%")]
     return Content.assemble(*parts)
 
 
@@ -116,7 +119,7 @@ def centre_text(state: EngineState, is_untouched: bool) -> Content | None:
     if state.failure is not None:
         return failure_text(state.failure)
     if state.status == "loading":
-        return loading_text(state.loading)
+        return loading_text(state.loading, is_paused=state.paused)
     return welcome() if is_untouched else None
 
 

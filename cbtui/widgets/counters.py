@@ -200,7 +200,7 @@ class Counters(LinesView):
 class CountersLine(LinesView):
     """The counters in one line, for smaller screens."""
 
-    DEFAULT_CSS = "CountersLine { height: 1; }"
+    DEFAULT_CSS = "CountersLine { height: 1; overflow-y: hidden; }"
 
     def show(self, frame: Frame) -> None:
         """Draw a frame."""

@@ -30,10 +30,11 @@ def _mode_versions(frame: Frame) -> list[Line]:
         shape = _SHAPES.get(mode, "◆")
     if pending is None:
         return [((f"{shape} {mode.upper()}", "accent"),), ((f"{shape} {_SHORT.get(mode, mode)}", "accent"),)]
-    left = f", draining {draining}" if draining else ""
+    left = f" when {draining} {'has' if draining == 1 else 'have'} ended" if draining else ""
+    short = f", {draining} to end" if draining else ""
     return [
         ((f"{shape} {mode} → {pending}{left}", "accent"),),
-        ((f"{shape} {_SHORT.get(mode, mode)} → {_SHORT.get(pending, pending)}{left}", "accent"),),
+        ((f"{shape} {_SHORT.get(mode, mode)} → {_SHORT.get(pending, pending)}{short}", "accent"),),
         ((f"→ {_SHORT.get(pending, pending)}{f' ({draining})' if draining else ''}", "accent"),),
     ]
 
@@ -65,7 +66,8 @@ def _status_versions(frame: Frame) -> list[Line]:
         short = "loading"
         if loading and loading.total:
             short += f" {100 * loading.done // loading.total} %"
-        return [(("◌ " + text, "warn"),) for text in (words, words.partition(" → ")[0], short)]
+        sign = "‖ paused · ◌ " if state.paused else "◌ "
+        return [((sign + text, "warn"),) for text in (words, words.partition(" → ")[0], short)]
     if state.failure is not None and state.failure.retry_s is not None:
         return [((text, "warn"),) for text in ("✗ server lost (see below)", "✗ server lost", "✗ lost")]
     if state.status == "failed":
@@ -102,9 +104,12 @@ def _about(frame: Frame) -> list[Line]:
     state = frame.state
     config = state.config
     brand: Line = ((" cbtui ", "brand"),)
-    limits = f"{config.max_num_seqs} slots"
+    wanted = frame.state.pending_config if frame.is_live else None
+    slots = _changing(config.max_num_seqs, wanted.max_num_seqs if wanted else None) + " slots"
+    limits = slots
     if state.provenance is None or not state.provenance.why_absent("budget"):
-        limits += f" · budget {config.max_num_batched_tokens:,}"
+        budget = _changing(config.max_num_batched_tokens, wanted.max_num_batched_tokens if wanted else None)
+        limits += f" · budget {budget}"
     if state.model is None:
         parts = [("", limits)]
     else:
@@ -115,7 +120,12 @@ def _about(frame: Frame) -> list[Line]:
         place += " · recorded" if state.is_recording else ""
         parts = [(state.model.name, f" · {place} · {limits}"), ("", f"{place} · {limits}"), ("", limits)]
     versions: list[Line] = [join((brand, ((name, ""), (rest, "dim")))) for name, rest in parts]
-    return [*versions, join((brand, ((f"{config.max_num_seqs} slots", "dim"),))), brand, ()]
+    return [*versions, join((brand, ((slots, "dim"),))), brand, ()]
+
+
+def _changing(now: int, wanted: int | None) -> str:
+    """A limit, and what it will be from the next step on: `3 → 4`."""
+    return f"{now:,}" if wanted is None or wanted == now else f"{now:,} → {wanted:,}"
 
 
 def header_line(frame: Frame, cells: int) -> Line:
@@ -155,6 +165,7 @@ class Header(LinesView):
     DEFAULT_CSS = """
     Header {
         height: 1;
+        overflow-y: hidden;
         background: $panel;
         & > .lines--brand { background: $accent; color: auto 95%; text-style: bold; }
     }

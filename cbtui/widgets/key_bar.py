@@ -1,11 +1,12 @@
-"""The bottom line: the keys that work now, the most needed ones where there is little room.
+"""The bottom line, or two: the keys that work now, the most needed ones where there is little room.
 
-Which keys work depends on whether the prompt has focus. Clicking a key does what it does. `key_line` is
-pure.
+On the main screen they depend on whether the prompt has focus; other screens name their own. Clicking a key
+does what it does. `key_lines` is pure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from textual import events
@@ -39,15 +40,46 @@ class KeyLine:
 def key_line(
     cells: int, *, is_typing: bool, is_paused: bool, is_live: bool = True, remap: Remap = as_made
 ) -> KeyLine:
-    """The keys that work now in `cells` cells."""
+    """The main screen's keys that work now, in one line of `cells` cells."""
     keys = in_bottom_line(is_typing=is_typing, is_live=is_live, remap=remap)
-    while len(keys) > 1 and _width(keys, is_typing, is_paused) > cells:
+    return key_lines(keys, cells, is_typing=is_typing, is_paused=is_paused)[0]
+
+
+def key_lines(
+    keys: Sequence[Key], cells: int, num_lines: int = 1, *, is_typing: bool = False, is_paused: bool = False
+) -> list[KeyLine]:
+    """Keys in at most `num_lines` lines of `cells` cells; those of the highest rank are left away first."""
+    keys = list(keys)
+    rows = _broken(keys, cells, is_typing, is_paused)
+    while len(keys) > 1 and (len(rows) > num_lines or _width(rows[0], is_typing, is_paused) > cells):
         worst = max(key.rank for key in keys)
         # Of equals the last goes, so that the line never jumps at its beginning.
         dropped = [key for key in keys if key.rank == worst][-1]
         keys = [
             key for key in keys if key is not dropped and not (dropped.joins and key.label == dropped.label)
         ]
+        rows = _broken(keys, cells, is_typing, is_paused)
+    return [_drawn(row, is_typing, is_paused) for row in rows]
+
+
+def _broken(keys: list[Key], cells: int, is_typing: bool, is_paused: bool) -> list[list[Key]]:
+    """Lines of keys; those that join stay together."""
+    rows: list[list[Key]] = [[]]
+    for key in keys:
+        if key.joins and rows[-1]:
+            head = rows[-1].pop()
+            if not rows[-1] or _width([*rows[-1], head, key], is_typing, is_paused) <= cells:
+                rows[-1] += [head, key]
+            else:
+                rows.append([head, key])
+        elif rows[-1] and _width([*rows[-1], key], is_typing, is_paused) > cells:
+            rows.append([key])
+        else:
+            rows[-1].append(key)
+    return rows
+
+
+def _drawn(keys: list[Key], is_typing: bool, is_paused: bool) -> KeyLine:
     pieces: list[Piece] = []
     owners: list[Key | None] = []
 
@@ -84,15 +116,23 @@ def _width(keys: list[Key], is_typing: bool, is_paused: bool) -> int:
 
 
 class KeyBar(LinesView, can_focus=False):
-    """The bottom line of the screen."""
+    """The bottom lines of a screen, as many as it is high.
+
+    Args:
+        keys: what a screen other than the main one names; None: the main screen's.
+        remap: gives keys as the user has them.
+    """
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
-    KeyBar { height: 1; padding: 0 1; }
+    KeyBar { height: 1; background: $background; padding: 0 1; overflow-y: hidden; }
     """
 
-    def __init__(self, *, remap: Remap = as_made, id: str | None = None) -> None:
+    def __init__(
+        self, keys: Sequence[Key] | None = None, *, remap: Remap = as_made, id: str | None = None
+    ) -> None:
         super().__init__(id=id)
+        self._keys = keys
         self._remap = remap
         self._is_typing = True
         self._is_paused = False
@@ -108,21 +148,40 @@ class KeyBar(LinesView, can_focus=False):
         self._is_typing = is_typing
         self._redraw()
 
-    def _redraw(self) -> None:
-        self.draw(1, lambda y, cells: self._made(cells).line)
+    def show_keys(self, keys: Sequence[Key], *, is_paused: bool = False) -> None:
+        """Name these keys."""
+        self._keys, self._is_paused, self._is_typing = keys, is_paused, False
+        self._redraw()
 
-    def _made(self, cells: int) -> KeyLine:
-        return key_line(
-            cells,
-            is_typing=self._is_typing,
+    def on_resize(self) -> None:
+        """Other keys have room."""
+        super().on_resize()
+        self._redraw()
+
+    def _redraw(self) -> None:
+        made = self._made()
+        self.draw(len(made), lambda y, _: made[y].line if y < len(made) else ())
+
+    def _made(self) -> list[KeyLine]:
+        keys = self._keys
+        if keys is None:
+            keys = in_bottom_line(is_typing=self._is_typing, is_live=self._is_live, remap=self._remap)
+        else:
+            keys = [key for key in map(self._remap, keys) if key.label]
+        return key_lines(
+            keys,
+            self.line_width,
+            max(1, self.num_visible),
+            is_typing=self._is_typing and self._keys is None,
             is_paused=self._is_paused,
-            is_live=self._is_live,
-            remap=self._remap,
         )
 
     def on_click(self, event: events.Click) -> None:
         """Do what the key under the mouse does."""
         offset = event.get_content_offset(self)
-        keys = self._made(self.line_width).keys
-        if offset is not None and offset.x < len(keys) and (key := keys[offset.x]) is not None:
+        made = self._made()
+        if offset is None or offset.y >= len(made):
+            return
+        owners = made[offset.y].keys
+        if offset.x < len(owners) and (key := owners[offset.x]) is not None:
             self.post_message(KeyClicked(key))

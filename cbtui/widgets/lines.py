@@ -24,7 +24,12 @@ LineMaker = Callable[[int, int], Line]
 
 
 class LinesView(ScrollView):
-    """Lines of pieces. Style names are those of `cbtui.looks.pieces`."""
+    """Lines of pieces. Style names are those of `cbtui.looks.pieces`.
+
+    The scroll bar's column is kept free whether or not there is one, so that a line is as wide before the
+    panel scrolls as after: what was wrapped to the width stays whole. Panels that never scroll hide their
+    overflow and have that column, too.
+    """
 
     COMPONENT_CLASSES = {
         "lines--dim",
@@ -43,6 +48,7 @@ class LinesView(ScrollView):
         overflow-x: hidden;
         overflow-y: auto;
         scrollbar-size-vertical: 1;
+        scrollbar-gutter: stable;
         & > .lines--dim { color: $foreground 55%; }
         & > .lines--strong { color: $foreground; text-style: bold; }
         & > .lines--accent { color: $text-accent; text-style: bold; }

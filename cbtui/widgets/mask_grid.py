@@ -50,7 +50,8 @@ class MaskGrid(WindowView, can_focus=True):
     """Queries × keys of the shown step, on the scale that `zoom` chooses; with focus it has a cursor."""
 
     PURPOSE = "Which token may look at which, in every step: new keys █, cached keys ▒, blocked ·"
-    BINDINGS = bindings(MASK_KEYS)
+    KEYS = MASK_KEYS
+    BINDINGS = bindings(KEYS)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)

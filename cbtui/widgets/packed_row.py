@@ -10,8 +10,14 @@ from cbtui.drawing.window import overlaid, text_between
 from cbtui.keys import ROW_KEYS, bindings
 from cbtui.looks.pieces import Line
 from cbtui.widgets.window_view import WindowView
+from engine.scheduling.modes import MODES
 from engine.step.mask import layer_kinds
 from engine.stream.records import StepRecord
+
+#: What the empty panel says where the next step is a rectangle.
+PADDED_PURPOSE = (
+    "Every token that goes through the model in a step, a row a request, and what is sampled after it"
+)
 
 
 class PackedRow(WindowView, can_focus=True):
@@ -21,7 +27,8 @@ class PackedRow(WindowView, can_focus=True):
     """
 
     PURPOSE = "Every token that goes through the model in a step, side by side, and what is sampled after it"
-    BINDINGS = bindings(ROW_KEYS)
+    KEYS = ROW_KEYS
+    BINDINGS = bindings(KEYS)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -94,9 +101,10 @@ class PackedRow(WindowView, can_focus=True):
         """Token lines, then the summary, or the cursor's token, if there is more than one line."""
         record = self._frame.record if self._frame else None
         if record is None or self._frame is None:
-            self.title("Packed row")
+            is_padded = self._frame is not None and MODES[self._frame.state.mode].layout == "padded"
+            self.title("Rectangle" if is_padded else "Packed row")
             self.extent(0, 0)
-            return self.purpose()
+            return [((PADDED_PURPOSE, "dim"),)] if is_padded else self.purpose()
         body = height - 1 if height > 1 else height
         made_for = (width, height, self.has_focus)
         if record is not self._record or self._made_for != made_for:

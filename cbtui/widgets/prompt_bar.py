@@ -15,6 +15,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.message import Message
+from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from cbtui.keys import LEAVE_KEYS, PROMPT_KEYS, bindings
@@ -23,6 +24,8 @@ from cbtui.looks.tokens import cell_width
 PLACEHOLDER = "type a prompt · Enter"
 #: Shown for a line break inside a prompt; the value keeps the break itself.
 LINE_BREAK = "␤"
+#: Seconds an answer to a key stays: long enough to be read.
+NOTICE_S = 8.0
 
 
 @dataclass
@@ -51,7 +54,8 @@ class ChatClicked(Message):
 class PromptInput(Input):
     """The prompt's line. Keeps earlier prompts, and line breaks that were pasted."""
 
-    BINDINGS = bindings(PROMPT_KEYS)
+    KEYS = PROMPT_KEYS
+    BINDINGS = bindings(KEYS)
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, compact=True, placeholder=PLACEHOLDER, select_on_focus=False)
@@ -107,7 +111,8 @@ class PromptInput(Input):
 class MaxTokensInput(Input):
     """How many tokens a prompt may make."""
 
-    BINDINGS = bindings(LEAVE_KEYS)
+    KEYS = LEAVE_KEYS
+    BINDINGS = bindings(KEYS)
 
     def __init__(self, value: int, *, id: str | None = None) -> None:
         super().__init__(str(value), id=id, compact=True, max_length=7, select_on_focus=True)
@@ -159,6 +164,7 @@ class PromptBar(Horizontal):
         self._most = most
         self._notice: tuple[str, bool] = ("", False)
         self._was_put_back = ""
+        self._expiry: Timer | None = None
 
     def compose(self) -> ComposeResult:
         yield Static("›", id="prompt-mark")
@@ -186,10 +192,14 @@ class PromptBar(Horizontal):
         return self._notice[0]
 
     def say(self, text: str = "", *, is_error: bool = False) -> None:
-        """Say something in the border, until the next key; nothing takes it back."""
+        """Say something in the border, until the next key; nothing takes it back. What is no error goes by
+        itself, before it is no longer so."""
         if (text, is_error) == self._notice:
             return
         self._notice = (text, is_error)
+        if self._expiry is not None:
+            self._expiry.stop()
+        self._expiry = self.set_timer(NOTICE_S, self.say) if text and not is_error else None
         self.set_class(is_error, "-error")
         self.border_title = Content(f" {text} " if text else "")
         if cell_width(text) > self.size.width - 4 > 0:

@@ -50,10 +50,6 @@ class RaceHeader(Header):
 class FinishLines(LinesView, can_focus=True):
     """When each request waited, ran and ended."""
 
-    DEFAULT_CSS = """
-    FinishLines { overflow-y: auto; }
-    """
-
     def show_lanes(self, lanes: Sequence[Lane]) -> None:
         """Draw the lanes."""
         self.title("Finish lines, in steps")
@@ -65,7 +61,7 @@ class FinishLines(LinesView, can_focus=True):
         self.draw(len(lines), lambda y, cells: lines[y] if y < len(lines) else ())
 
 
-class RaceTable(LinesView, can_focus=False):
+class RaceTable(LinesView, can_focus=True):
     """The figures side by side."""
 
     def show_lanes(self, lanes: Sequence[Lane]) -> None:

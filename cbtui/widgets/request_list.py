@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from textual import events
-from textual.binding import Binding
+from textual.actions import SkipAction
 
 from cbtui.following.frame import Frame
+from cbtui.keys import LIST_KEYS, bindings
 from cbtui.widgets.lines import LineMaker, LinesView
 from cbtui.widgets.messages import RequestOpened, RequestSelected
 
@@ -15,13 +16,8 @@ from cbtui.widgets.messages import RequestOpened, RequestSelected
 class RequestList(LinesView, can_focus=True):
     """Lines of requests. Line `y` belongs to `request_ids[y]`; an empty id is no request."""
 
-    BINDINGS = [
-        Binding("up", "move(-1)", "Previous request", show=False, id="request.previous"),
-        Binding("down", "move(1)", "Next request", show=False, id="request.next"),
-        Binding("pageup", "move(-10)", "Ten requests up", show=False, id="request.page_up"),
-        Binding("pagedown", "move(10)", "Ten requests down", show=False, id="request.page_down"),
-        Binding("enter", "open", "Whole text", show=False, id="request.open"),
-    ]
+    KEYS = LIST_KEYS
+    BINDINGS = bindings(KEYS)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -70,9 +66,10 @@ class RequestList(LinesView, can_focus=True):
         self._select(ids[at])
 
     def action_open(self) -> None:
-        """Ask for the selected request's text."""
-        if self._selected in self.request_ids and self._selected:
-            self.post_message(RequestOpened(self._selected))
+        """Ask for the selected request's text; without one, the screen answers."""
+        if self._selected not in self.request_ids or not self._selected:
+            raise SkipAction
+        self.post_message(RequestOpened(self._selected))
 
     def on_click(self, event: events.Click) -> None:
         """One click selects, two open."""

@@ -83,7 +83,7 @@ def _row(
         note = "slot free" if reason else ""
     elif held and held.held_steps and reason:
         phase, share = "done", -1.0
-        note = f"held {count(held.held_steps, 'step')}, delivered at the barrier"
+        note = f"slot held {count(held.held_steps, 'step')}"
         note_style = "warn"
     elif reason:
         phase, note = _ended(reason), "slot held until the wave ends" if held or _holds(frame) else ""
@@ -207,12 +207,14 @@ def _short(phase: str) -> str:
 def slots_title(frame: Frame, rows: list[SlotRow], first: int, num_visible: int) -> str:
     """`Slots 3/3`, or which of them are in view, and a limit that is about to change."""
     limit = slot_count(frame)
-    busy = sum(row.is_busy for row in rows)
+    held = sum(row.is_busy and row.bar is None for row in rows)
+    busy = sum(row.is_busy for row in rows) - held
     if 0 < num_visible < len(rows):
         last = min(len(rows), first + num_visible) - 1
         title = f"Slots {first}–{last} of {len(rows)} · {busy} busy"
     else:
         title = f"Slots {busy}/{limit}"
+    title += f" · {held} held" if held else ""
     pending = frame.state.pending_config
     if frame.is_live and pending is not None and pending.max_num_seqs != limit:
         title += f" → {pending.max_num_seqs} at the next step"

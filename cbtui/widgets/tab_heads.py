@@ -38,7 +38,7 @@ class TabHeads(LinesView, can_focus=False):
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
-    TabHeads { height: 1; }
+    TabHeads { height: 1; overflow-y: hidden; }
     """
 
     def __init__(self, *, id: str | None = None) -> None:

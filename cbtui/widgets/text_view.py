@@ -6,13 +6,13 @@ Goes on streaming while it is open: the screen hands it frames like any panel.
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content, Span
 from textual.style import Style as ContentStyle
 from textual.widgets import Static
 
 from cbtui.following.frame import Frame
+from cbtui.keys import TEXT_KEYS, bindings
 from cbtui.looks.colours import badge_content_style
 from cbtui.looks.tokens import prose
 from cbtui.screens.overlay import Overlay
@@ -100,10 +100,8 @@ class TextView(Overlay):
         & VerticalScroll:focus, & RequestFacts:focus { background-tint: $foreground 4%; }
     }
     """
-    BINDINGS = [
-        Binding("enter", "dismiss", "Close", id="text.close", tooltip="Back to the screen"),
-        Binding("y", "copy", "Copy", id="text.copy", tooltip="Copy the output to the clipboard"),
-    ]
+    KEYS = (*TEXT_KEYS, *Overlay.KEYS)
+    BINDINGS = bindings(TEXT_KEYS)
 
     def __init__(self, frame: Frame, request_id: str) -> None:
         super().__init__(frame)

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Literal
 
 from textual import events
-from textual.binding import Binding
 
 from cbtui.drawing.slot_history import SlotHistory, scale_for
 from cbtui.drawing.timeline import TimeAxis, arrange, gutter_width, scale_words, timeline_lines
 from cbtui.following.frame import Frame
+from cbtui.keys import TIMELINE_KEYS, bindings
 from cbtui.looks.pieces import Line
 from cbtui.telling.naming import Badges
 from cbtui.widgets.messages import StepChosen
@@ -18,8 +18,6 @@ from cbtui.widgets.window_view import WindowView
 
 #: How much of the stretch is in view: all of it, a step a column, or a scale between the two.
 Zoom = Literal["whole", "steps", "between"]
-#: Columns the arrows scroll by.
-_PAN = 8
 
 
 def zoom_scale(zoom: Zoom, whole: int) -> int:
@@ -45,10 +43,8 @@ class Timeline(WindowView, can_focus=True):
     """
 
     PURPOSE = "What every slot did in every step: A prefill, ▄ decode, ░ dead, · idle"
-    BINDINGS = [
-        Binding("left", f"pan({-_PAN})", "Earlier steps", show=False, id="timeline.earlier"),
-        Binding("right", f"pan({_PAN})", "Later steps", show=False, id="timeline.later"),
-    ]
+    KEYS = TIMELINE_KEYS
+    BINDINGS = bindings(KEYS)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)

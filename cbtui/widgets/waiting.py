@@ -1,5 +1,5 @@
-"""The waiting queue: who waits, since when, and why, in words. `waiting_rows`,
-`reason` and `waiting_lines` are pure."""
+"""The waiting queue: who waits, since when, and why, in words. `QueueLines`, `reason`
+and `waiting_title` are pure."""
 
 from __future__ import annotations
 
@@ -27,19 +27,23 @@ class WaitingRow:
     is_preempted: bool = False
 
 
-def waiting_rows(frame: Frame, at_most: int) -> tuple[list[WaitingRow], int]:
-    """The first waiting requests, and how many there are in all.
+def waiting_count(frame: Frame) -> int:
+    """Waiting requests in all; while live, prompts that have no token ids yet are among them."""
+    if frame.is_live or frame.record is None:
+        return frame.state.waiting_count + frame.state.arriving_count
+    return frame.record.waiting_count
+
+
+def waiting_rows(frame: Frame) -> list[WaitingRow]:
+    """The first waiting requests: as many as a record names.
 
     While live, prompts that have no token ids yet stand behind them: they have no colour before they
     have arrived, only their letter.
     """
     if frame.is_live or frame.record is None:
         waiting, arriving = frame.state.waiting, frame.state.arriving
-        total = frame.state.waiting_count + frame.state.arriving_count
     else:
         waiting, arriving = frame.record.waiting, ()
-        total = frame.record.waiting_count
-    known = [one for one in waiting[:at_most] if one.request_id in frame.badges]
     rows = [
         WaitingRow(
             one.request_id,
@@ -49,7 +53,8 @@ def waiting_rows(frame: Frame, at_most: int) -> tuple[list[WaitingRow], int]:
             reason(frame, one),
             one.preempted,
         )
-        for one in known
+        for one in waiting
+        if one.request_id in frame.badges
     ]
     rows += [
         WaitingRow(
@@ -59,14 +64,14 @@ def waiting_rows(frame: Frame, at_most: int) -> tuple[list[WaitingRow], int]:
             one.max_tokens,
             WORDS.get(one.reason, one.reason),
         )
-        for one in arriving[: max(0, at_most - len(rows))]
+        for one in arriving
     ]
-    return rows, total
+    return rows
 
 
 def reason(frame: Frame, waiting: WaitingRecord) -> str:
     """Why a request waits and for how many steps, in words."""
-    words = why(frame.badges, waiting)
+    words = why(frame.badges, waiting, num_held=_num_held(frame), draining=_num_draining(frame))
     steps = steps_waited(frame, waiting.request_id)
     if steps and waiting.reason not in MOMENTARY:
         words += f" · {count(steps, 'step')}"
@@ -77,6 +82,16 @@ def steps_waited(frame: Frame, request_id: str) -> int:
     """Steps that went by since the request arrived."""
     step = frame.record.step if frame.record else frame.state.step
     return max(0, step - frame.ledger[request_id].submitted_step)
+
+
+def _num_held(frame: Frame) -> int:
+    is_now = frame.is_live or frame.record is None
+    slots = frame.state.slots if is_now or frame.record is None else frame.record.slots
+    return sum(slot.held for slot in slots)
+
+
+def _num_draining(frame: Frame) -> int:
+    return frame.state.draining if frame.is_live or frame.record is None else frame.record.draining
 
 
 def waiting_line(frame: Frame, row: WaitingRow, columns: tuple[int, int, int], cells: int) -> Line:
@@ -103,33 +118,66 @@ def waiting_line(frame: Frame, row: WaitingRow, columns: tuple[int, int, int], c
     )
 
 
-def waiting_lines(frame: Frame, rows: list[WaitingRow], total: int, cells: int) -> list[Line]:
-    """The queue's rows, and a last line that counts those not among them."""
-    if not total:
-        return [((" " + EMPTY["waiting"], "dim"),)]
-    columns = (
-        max((len(row.badge[0]) for row in rows), default=3),
-        max((len(f"max {row.max_tokens:,}") for row in rows), default=0),
-        min(max((cell_width(row.reason) for row in rows), default=0), max(28, cells // 2)),
-    )
-    lines = [waiting_line(frame, row, columns, cells) for row in rows]
-    if total > len(rows):
-        lines.append(((f" … and {total - len(rows):,} more", "dim"),))
-    return lines
+class QueueLines:
+    """The queue in lines of `cells` cells: those a record names, and one that counts the rest.
+
+    Args:
+        in_view: the lines whose texts decide how wide the columns are.
+    """
+
+    def __init__(self, frame: Frame, cells: int, in_view: slice = slice(None)) -> None:
+        self._frame, self._cells = frame, cells
+        self.rows = waiting_rows(frame)
+        self.total = waiting_count(frame)
+        rows = self.rows[in_view]
+        self._columns = (
+            max((len(row.badge[0]) for row in rows), default=3),
+            max((len(f"max {row.max_tokens:,}") for row in rows), default=0),
+            min(max((cell_width(row.reason) for row in rows), default=0), max(28, cells // 2)),
+        )
+
+    @property
+    def count(self) -> int:
+        """How many lines there are."""
+        return len(self.rows) + (self.total > len(self.rows)) if self.rows else 1
+
+    def line(self, y: int) -> Line:
+        """Line `y`, from the head of the queue."""
+        if y < len(self.rows):
+            return waiting_line(self._frame, self.rows[y], self._columns, self._cells)
+        if self.rows:
+            return ((f" … and {self.total - len(self.rows):,} more behind them", "dim"),)
+        return ((" " + EMPTY["waiting"], "dim"),)
+
+
+def waiting_title(total: int, first: int, num_visible: int) -> str:
+    """`Waiting 3`, or which of them are in view."""
+    if not 0 < num_visible < total:
+        return f"Waiting {total:,}"
+    return f"Waiting {first + 1}–{min(total, first + num_visible)} of {total:,}"
 
 
 class Waiting(RequestList):
-    """The panel of waiting requests. Never scrolls: the head of the queue is what matters."""
+    """The panel of waiting requests; scrolls through those that a record names."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._total = 0
 
     def _show(self, frame: Frame) -> None:
-        height = max(1, self.num_visible)
-        rows, total = waiting_rows(frame, height)
-        if total > len(rows) or len(rows) > height:
-            rows = rows[: max(1, height - 1)]
-        lines = waiting_lines(frame, rows, total, self.line_width)
+        in_view = slice(self.first_line, self.first_line + max(1, self.num_visible))
+        lines = QueueLines(frame, self.line_width, in_view)
+        self._total = lines.total
+        self.draw_requests(
+            [row.request_id for row in lines.rows], lines.count, lambda y, _: lines.line(y), frame
+        )
+        self._show_title()
 
-        def make(y: int, cells: int) -> Line:
-            return lines[y] if y < len(lines) else ()
+    def _show_title(self) -> None:
+        self.title(waiting_title(self._total, self.first_line, self.num_visible))
 
-        self.draw_requests([row.request_id for row in rows], len(lines), make, frame)
-        self.title(f"Waiting {total:,}")
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Other lines, other columns."""
+        super().watch_scroll_y(old_value, new_value)
+        if round(old_value) != round(new_value) and self._frame is not None:
+            self._show(self._frame)

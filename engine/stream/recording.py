@@ -200,10 +200,13 @@ def waiting_now(scheduler: Scheduler, blocked: str) -> tuple[WaitingRecord, ...]
     # Not fitting is the head's own trouble; everyone else waits behind it.
     own = blocked in ("token_budget", "kv_blocks")
     idle = max(0, scheduler.config.max_num_seqs - len(scheduler.running))
+    free = idle - len(scheduler.held)
+    # Nothing but the next step keeps the first of them out; the others find no slot left.
+    enters_next = blocked in ("paused", "next_step")
     return tuple(
         WaitingRecord(
             request.request_id,
-            "behind" if own and place else blocked,
+            "behind" if own and place else "no_free_slot" if enters_next and place >= free else blocked,
             head if own and place else "",
             idle,
             request.status is RequestStatus.PREEMPTED,

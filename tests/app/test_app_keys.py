@@ -6,8 +6,11 @@ import pytest
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
+from cbtui.looks.pieces import plain
 from cbtui.screens.confirm import AskScreen
 from cbtui.screens.help import HelpScreen
+from cbtui.widgets.centre import Centre
+from cbtui.widgets.header import Header
 from cbtui.widgets.mask_grid import MaskGrid
 from cbtui.widgets.prompt_bar import PromptBar
 from cbtui.widgets.text_view import TextView
@@ -23,6 +26,8 @@ from engine.live.commands import (
     Step,
     Submit,
 )
+from engine.live.state import EngineState
+from engine.runner import Loading
 from engine.workload import tutorial_workload
 from tests.app.replay import Feeder, drive, fake_records
 
@@ -278,10 +283,50 @@ def test_keys_that_belong_to_small_screens_are_unbound_on_large_ones() -> None:
 
 def test_settings_given_while_paused_say_when_they_act() -> None:
     paused = {"status": "paused", "paused": True}
-    assert said_after(running(**paused), "escape", "m") == "static: takes effect at next step"
-    assert said_after(running(**paused), "escape", "+") == "4 slots: takes effect at next step"
-    assert said_after(running(**paused), "escape", "M", "2") == "continuous-padded: takes effect at next step"
+    assert said_after(running(**paused), "escape", "m") == "static from the next step on"
+    assert said_after(running(**paused), "escape", "+") == "4 slots from the next step on"
+    assert said_after(running(**paused), "escape", "M", "2") == "continuous-padded from the next step on"
     assert said_after(running(), "escape", "m") == ""
+
+
+def test_what_was_said_of_the_next_step_goes_when_it_is_there() -> None:
+    feeder = running(status="paused", paused=True)
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "+")
+        bar = app.main.query_one(PromptBar)
+        assert bar.notice == "4 slots from the next step on"
+        app.main.look()
+        assert bar.notice
+        feeder.play(fake_records()[feeder.link.history.total :], upto=4, status="paused", paused=True)
+        app.main.look()
+        assert bar.notice == ""
+
+    drive(feeder, script)
+
+
+def test_a_key_that_finds_nothing_to_do_says_so() -> None:
+    assert said_after(running(), "escape", "enter") == "↑↓ select a request first"
+    assert said_after(Feeder(), "escape", "r") == (
+        "a race needs the model, which is still loading: ask again when it is there"
+    )
+    assert said_after(Feeder(), "escape", "g") == (
+        "load needs the model, which is still loading: ask again when it is there"
+    )
+
+
+def test_a_pause_while_the_model_loads_is_said_and_seen() -> None:
+    feeder = Feeder()
+    feeder.publish(EngineState(loading=Loading("reading the weights"), paused=True))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        header = plain(app.main.query_one(Header).visible_lines()[0])
+        assert "‖ paused · ◌ reading the weights" in header
+        assert "Paused: once it is there they wait for space" in str(app.main.query_one(Centre).content)
+        await pilot.press("escape", "space")
+        assert app.main.query_one(PromptBar).notice == "runs as soon as the model is there"
+
+    drive(feeder, script)
 
 
 def test_the_palette_is_made_from_the_same_table() -> None:

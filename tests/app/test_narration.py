@@ -126,8 +126,8 @@ def test_events_of_a_static_run() -> None:
         "301 wave: D, E and F entered slots 0, 1 and 2",
         "300 barrier: the wave is over, slots 0, 1 and 2 free again",
         "300 C finished (length)",
-        "50 B finished (length); slot 1 is held until the wave ends",
-        "6 A finished (length); slot 0 is held until the wave ends",
+        "50 B finished (length); slot 1 is held",
+        "6 A finished (length); slot 0 is held",
     ]
 
 
@@ -242,8 +242,23 @@ def test_other_requests_have_no_twin() -> None:
     assert summary(stage.metrics.runs[-1]).startswith("continuous: 3 steps, 3 of 9 slot-steps useful (33 %)")
 
 
-def test_a_running_engine_tells_events_only() -> None:
-    assert telling(Stage("static").tutorial().step(60).frame("running")) == []
+def test_a_running_engine_tells_what_stays_so() -> None:
+    assert telling(Stage().tutorial().step(60).frame("running")) == []
+    running = [plain(line) for line in telling(Stage("static").tutorial().step(60).frame("running"))]
+    assert running == [
+        "Slot 0 is dead: A ended at step 6, yet its row goes through the model at every step until the "
+        "wave ends.",
+        "In continuous mode D would have entered it at step 7.",
+        "In all, 2 of 3 slots do no useful work while 3 requests wait.",
+    ]
+
+
+def test_two_lines_of_a_running_wave_say_what_is_dead() -> None:
+    stage, log = Stage("static").tutorial(), EventLog()
+    _, second = brief(stage.step(6).frame("running"), log, 78)
+    assert plain(second) == "step 6  A finished (length); slot 0 is held"
+    _, second = brief(stage.step(54).frame("running"), log, 78)
+    assert plain(second) == "2 of 3 slots are dead; in continuous mode D would be in slot 0 since step 7"
 
 
 # -- fitting ----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import tomllib
 from pathlib import Path
@@ -13,13 +14,15 @@ from cbtui.__main__ import run
 from cbtui.app import CbtuiApp, picture_path
 from cbtui.cli.settings_command import template
 from cbtui.keymap import remappable, remapped
-from cbtui.keys import APP_KEYS, SCREEN_KEYS
+from cbtui.keys import APP_KEYS, LESSON_KEYS, RACE_KEYS, SCREEN_KEYS
 from cbtui.looks.colours import contrast
 from cbtui.looks.pieces import plain
 from cbtui.looks.theme import THEMES
 from cbtui.options import LaunchOptions
+from cbtui.screens.confirm import AskScreen
 from cbtui.screens.help import HelpScreen
-from cbtui.settings import Settings, SettingsError, read_settings, settings_path
+from cbtui.screens.race import RaceScreen
+from cbtui.settings import Settings, SettingsError, keep_theme, read_settings, settings_path
 from cbtui.widgets.key_bar import KeyBar
 from engine.live.commands import Step
 from tests.app.replay import Feeder, drive, fake_records
@@ -156,8 +159,6 @@ def test_a_users_key_does_what_the_old_one_did_and_is_shown_everywhere() -> None
             await pilot.press("h")
             assert isinstance(app.screen, HelpScreen)
 
-    import asyncio
-
     asyncio.run(body())
 
 
@@ -176,6 +177,93 @@ def test_the_palette_has_every_action_and_the_themes() -> None:
         assert {f"Theme: {name}" for name in THEMES} <= titles
 
     drive(Feeder(), script)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, 'theme = "light"\n'),
+        ("speed = 4\n", 'theme = "light"\nspeed = 4\n'),
+        ('theme = "dark"  # as at home\nslots = 2\n', 'theme = "light"  # as at home\nslots = 2\n'),
+        ('[keys]\n"app.help" = "h"\n', 'theme = "light"\n[keys]\n"app.help" = "h"\n'),
+        ('# theme = "dark"\n', 'theme = "light"\n# theme = "dark"\n'),
+    ],
+)
+def test_a_kept_theme_changes_nothing_else_in_the_file(
+    tmp_path: Path, before: str | None, after: str
+) -> None:
+    path = tmp_path / "folder" / "settings.toml"
+    if before is not None:
+        path.parent.mkdir()
+        path.write_text(before)
+    keep_theme(path, "light")
+    assert path.read_text() == after and read_settings(path).theme == "light"
+
+
+def test_a_theme_is_not_kept_in_a_file_that_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text("slots = many\n")
+    with pytest.raises(SettingsError, match="line 1"):
+        keep_theme(path, "light")
+    assert path.read_text() == "slots = many\n"
+
+
+def test_the_palette_keeps_the_theme_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "settings.toml"
+    monkeypatch.setenv("CBTUI_SETTINGS", str(path))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        commands = {command.title: command for command in app.get_system_commands(app.screen)}
+        commands["Theme: high-contrast"].callback()
+        assert "for this session" in commands["Theme: high-contrast"].help
+        commands["Keep this theme"].callback()
+        assert answer(app).strip() == f"high-contrast is kept in {path}"
+
+    drive(Feeder(), script)
+    assert read_settings(path).theme == "high-contrast"
+
+
+def test_the_palette_has_the_keys_of_the_screen_in_front_and_of_the_panel_with_the_keyboard() -> None:
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        def titles() -> set[str]:
+            return {command.title for command in app.get_system_commands(app.screen)}
+
+        await pilot.press("escape")
+        assert {"The request below, here", "Select the request below"} <= titles()
+        assert "Load the model again after a failure" not in titles()
+        await pilot.press("l", "1")
+        assert {key.tooltip for key in LESSON_KEYS} <= titles()
+        assert "Pause the engine, or let it run on" not in titles()
+        await pilot.press("escape", "r", "enter")
+        assert {key.tooltip for key in RACE_KEYS if key.id != "race.view"} <= titles()
+
+    feeder = Feeder()
+    feeder.ready()
+    drive(feeder, script)
+
+
+def test_keys_of_race_and_lessons_can_be_moved_and_are_named_as_moved() -> None:
+    feeder = Feeder()
+    feeder.ready()
+    moved = {"lesson.list": "x", "race.again": "a,f7"}
+    app = CbtuiApp(feeder.link, settings=Settings(keys=moved))
+
+    async def run() -> None:
+        async with app.run_test(size=(160, 50)) as pilot:
+            await pilot.press("escape", "l", "1")
+            assert "x all lessons" in plain(app.screen.query_one(KeyBar).visible_lines()[0])
+            await pilot.press("x")
+            assert isinstance(app.screen, AskScreen)
+            await pilot.press("escape", "r", "enter")
+            bar = app.screen.query_one(KeyBar)
+            assert "a again" in plain(bar.visible_lines()[0])
+            screen = app.screen
+            assert isinstance(screen, RaceScreen)
+            guest = screen.guest
+            await pilot.press("a")
+            assert screen.guest is not guest
+
+    asyncio.run(run())
 
 
 # -- to keep ---------------------------------------------------------------------------------------

@@ -53,8 +53,17 @@ def test_a_switch_shows_until_it_has_acted() -> None:
     assert "continuous → static" in header(stage, 100, "running", pending_mode="static")
     stage.engine.set_mode("static")
     stage.step()
-    for cells in (60, 80, 160):
-        assert "continuous → static, draining 3" in header(stage, cells, "running", draining=3)
+    for cells in (80, 160):
+        assert "continuous → static when 3 have ended" in header(stage, cells, "running", draining=3)
+    assert "contin. → static, 3 to end" in header(stage, 60, "running", draining=3)
+
+
+def test_limits_that_change_at_the_next_step_show_both_values() -> None:
+    stage = Stage().tutorial().step(3)
+    wanted = msgspec.structs.replace(stage.engine.config, max_num_seqs=5)
+    assert "3 → 5 slots" in header(stage, 160, "paused", pending_config=wanted)
+    assert "3 → 5 slots" in header(stage, 80, "paused", pending_config=wanted)
+    assert "3 slots" in header(stage, 160, "paused")
 
 
 def test_a_long_switch_at_sixty_columns_is_shortened_not_dropped() -> None:

@@ -42,6 +42,7 @@ class LaunchOptions:
         replay: a trace to show instead of running an engine, its steps up to `replay_upto` at once.
         attach: a server to follow instead of running an engine.
         key: what it wants to see before it answers; None: what the environment has.
+        verify: run finished greedy requests again alone, and hold them against that.
         race: requests to race in two modes as soon as the model is there.
         lesson: the lesson the program was started for; 0: none.
         theme: one of `cbtui.settings.THEME_NAMES`; None: the settings' own.
@@ -64,6 +65,7 @@ class LaunchOptions:
     replay_upto: float = 0
     attach: Address | None = None
     key: Key | None = None
+    verify: bool = False
     race: tuple[PromptRequest, ...] = ()
     lesson: int = 0
     theme: str | None = None

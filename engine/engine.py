@@ -36,7 +36,7 @@ from engine.stream.recording import (
     waiting_now,
     why_ignored,
 )
-from engine.stream.records import QuietRecord, SlotRecord, StepRecord
+from engine.stream.records import QuietRecord, SlotRecord, StepRecord, Verification
 
 #: What `configure` changes.
 LIVE_SETTINGS = ("max_num_seqs", "max_num_batched_tokens", "policy", "prefix_caching")
@@ -220,6 +220,10 @@ class Engine:
         self._note(self.scheduler.reset(), {})
         self._pending.error(reason)
         self.runner.open_arena(self.arena_id, self.arena)
+
+    def note_verified(self, verification: Verification) -> None:
+        """A finished request was checked alone: the next record says so."""
+        self._pending.verified(verification)
 
     # -- one step -----------------------------------------------------------------------------
 

@@ -12,12 +12,24 @@ from collections.abc import Callable
 from zlib import crc32
 
 from engine.request import SamplingParams
-from engine.runner import Encoded, EncodedPrompt, ModelFacts, ModelInfo, PromptInput, Ready, RunnerEvent
+from engine.runner import (
+    Encoded,
+    EncodedPrompt,
+    ForwardError,
+    ModelFacts,
+    ModelInfo,
+    PromptInput,
+    Ready,
+    RunnerEvent,
+)
+from engine.step.check import Check, Checked
 from engine.step.geometry import ArenaShape, Geometry, lay_out, read_cells
 from engine.step.mask import query_run
 from engine.step.plan import Plan, PlanRow, Reply, SampledToken
 
 VOCAB_SIZE = 1000
+#: Log probability of every token it chooses.
+LOGPROB = -0.5
 #: Never written: what an unwritten cell holds.
 EMPTY = (-1, -1)
 
@@ -75,6 +87,8 @@ class FakeRunner:
         self._arenas: dict[int, tuple[ArenaShape, list[tuple[int, int]]]] = {}
         self._events: list[RunnerEvent] = []
         self._epoch = 0
+        #: The sequence under check, as (position, token).
+        self._checked: list[tuple[int, int]] = []
 
     def start(self) -> None:
         self._epoch += 1
@@ -121,6 +135,21 @@ class FakeRunner:
             sampled.append(self._sample(row, seen))
         return Reply(plan.epoch, plan.step, self.step_s, 0.0, sampled)
 
+    def check(self, check: Check) -> Checked:
+        """The rule itself on the sequence as it is: no cells, no blocks, no geometry."""
+        del self._checked[check.start :]
+        if len(self._checked) != check.start:
+            raise ForwardError(f"a check goes on at {check.start}, but {len(self._checked)} tokens were fed")
+        first = len(check.token_ids) - len(check.served)
+        choices = []
+        for place, token in enumerate(check.token_ids):
+            self._checked.append((check.start + place, token))
+            if place >= first:
+                seen = self._checked[-self._window :] if self._window else self._checked
+                choices.append(_next_token(seen, ""))
+        gaps = [float(choice != served) for choice, served in zip(choices, check.served, strict=True)]
+        return Checked(choices, gaps, [LOGPROB - gap for gap in gaps])
+
     def close(self) -> None:
         """Nothing to end."""
 
@@ -135,7 +164,11 @@ class FakeRunner:
 
     def _sample(self, row: PlanRow, seen: list[tuple[int, int]]) -> SampledToken:
         assert row.sampling is not None
-        digest = crc32(repr((seen, draw_seed(row.sampling, row.output_index))).encode())
-        token = 256 + digest % (VOCAB_SIZE - 256)
-        top = [((token + i) % VOCAB_SIZE, -0.5 - i) for i in range(row.n_top)]
-        return SampledToken(token, -0.5, top)
+        token = _next_token(seen, draw_seed(row.sampling, row.output_index))
+        top = [((token + i) % VOCAB_SIZE, LOGPROB - i) for i in range(row.n_top)]
+        return SampledToken(token, LOGPROB, top)
+
+
+def _next_token(seen: list[tuple[int, int]], seed: str) -> int:
+    digest = crc32(repr((seen, seed)).encode())
+    return 256 + digest % (VOCAB_SIZE - 256)

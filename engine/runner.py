@@ -1,7 +1,8 @@
 """The contract between the engine and whatever runs the model.
 
 Three implementations: `TorchRunner` (in process), `WorkerRunner` (its proxy to a process of its own)
-and `FakeRunner` (no model at all). The engine thread calls every method; none but `run` may wait.
+and `FakeRunner` (no model at all). The engine thread calls every method; none but `run` and `check` may
+wait.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from engine.step.check import Check, Checked
 from engine.step.geometry import ArenaShape
 from engine.step.plan import Plan, Reply
 
@@ -204,6 +206,16 @@ class ModelRunner(Protocol):
 
         Raises:
             ForwardError: this step failed; the runner goes on.
+            RunnerDied: the runner is gone.
+        """
+
+    def check(self, check: Check) -> Checked:
+        """A piece of one sequence alone, by the plainest way there is. Waits for the device.
+
+        Arenas are not touched: steps before and after it give what they would without it.
+
+        Raises:
+            ForwardError: this piece failed; the sequence has to begin anew, the runner goes on.
             RunnerDied: the runner is gone.
         """
 

@@ -14,7 +14,7 @@ from cbtui import __version__
 from cbtui.cli.attach_command import attach
 from cbtui.cli.bench import bench
 from cbtui.cli.compare_command import compare
-from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Mode, SamplingOptions
+from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Mode, SamplingOptions, Verify
 from cbtui.cli.export_command import export
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
 from cbtui.cli.help import EXIT_CODES, HEADLESS, HELP, MACHINE, SCREEN, Command, Group
@@ -112,6 +112,7 @@ def launch(
     ] = None,
     sampling: SamplingOptions,
     mode: Mode = "continuous",
+    verify: Verify = False,
     engine: EngineOptions,
     model: Model = None,
     runs_on: RunsOn,
@@ -145,6 +146,7 @@ def launch(
         arrivals=factor,
         record=trace_path(record),
         metrics=metrics,
+        verify=verify,
         theme=theme_named(theme),
     )
     if open_screen is None:

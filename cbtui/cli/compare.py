@@ -20,9 +20,10 @@ from engine.live.commands import PromptRequest
 from engine.runner import EncodedPrompt, ModelRunner, Ready
 from engine.session import config_for, encode, token_bytes_of
 from engine.step.mask import LayerKind, layer_kinds
-from engine.stream.comparison import Comparison, compare, folded, run_modes
+from engine.stream.comparison import FAULTS, Comparison, compare, folded, run_modes
 from engine.stream.records import Record, StepRecord
 from engine.stream.trace_files import TraceRecorder, header_of
+from engine.verify.runs import verify_runs
 from engine.worker.wire import RunnerSpec
 from engine.workload import WorkloadError, tutorial_workload
 
@@ -42,6 +43,7 @@ class CompareOptions:
         as_json: data instead of a report.
         record: write a trace of each mode's run, the mode's name put into this one.
         metrics: a port to serve metrics on, each mode's as an engine of its name; None: they are not served.
+        verify: hold every output against the same request run alone.
     """
 
     runner: RunnerSpec
@@ -55,13 +57,15 @@ class CompareOptions:
     as_json: bool = False
     record: Path | None = None
     metrics: int | None = None
+    verify: bool = True
 
 
 def run_compare(options: CompareOptions) -> int:
     """Run the comparison and print it.
 
     Returns:
-        The exit code: 1 where outputs differ by more than a near tie, a forward failed, or a line was bad.
+        The exit code: 1 where outputs differ by more than a near tie (from each other, or from those alone),
+        a forward failed, or a line was bad.
 
     Raises:
         CommandError, WorkloadError, RunnerError: it cannot be run.
@@ -84,10 +88,12 @@ def run_compare(options: CompareOptions) -> int:
             for mode in options.modes:
                 readers[mode].append(metrics.reader(ready.info.name, mode))
         records = _records(options, config, runner, ready, requests, encoded, progress, readers)
+        if options.verify:
+            _verify(records, runner, ready, progress, readers)
     comparison = compare(records, ready, config)
     windows = ready.info.facts.layer_windows
     show(comparison, records, as_json=options.as_json, kinds=layer_kinds(windows))
-    return 1 if complaints.count or comparison.verdict in ("mismatch", "failed") else 0
+    return 1 if complaints.count or comparison.verdict in FAULTS else 0
 
 
 def _recorders(options: CompareOptions, complaints: Complaints, stack: ExitStack) -> dict[str, TraceRecorder]:
@@ -173,6 +179,26 @@ def _records(
     )
     progress.clear()
     return records
+
+
+def _verify(
+    records: dict[str, list[Record]],
+    runner: ModelRunner,
+    ready: Ready,
+    progress: Progress,
+    readers: Mapping[str, Sequence[Callable[[Record], None]]],
+) -> None:
+    """Check every output alone; the verdicts join the records, and go to all who read them."""
+
+    def say(done: int, total: int) -> None:
+        progress.say(f"alone: {done} of {total} requests checked")
+
+    progress.say("checking the outputs alone")
+    for mode, record in verify_runs(runner, ready, records, token_bytes_of(ready.info), say).items():
+        records[mode].append(record)
+        for read in readers[mode]:
+            read(record)
+    progress.clear()
 
 
 def show(

@@ -57,14 +57,20 @@ def compare(
         ),
     ] = None,
     stop: Stop = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify/--no-verify", help="Hold each output against the same request run alone, afterwards."
+        ),
+    ] = True,
     engine: EngineOptions,
     model: Model = None,
     runs_on: RunsOn,
 ) -> int:
     """Run the same requests in each mode, and say what it cost.
 
-    Steps, waste, speed, timelines, and whether outputs are identical: exit code 1 if they are not (a near
-    tie in floating point apart).
+    Steps, waste, speed, timelines, and whether outputs are identical: exit code 1 if they are not, or are
+    not what the model gives a request alone (a near tie in floating point apart).
     """
     from cbtui.cli.compare import CompareOptions, run_compare
     from cbtui.cli.compare_traces import are_traces, compare_traces
@@ -90,6 +96,7 @@ def compare(
         as_json=as_json,
         record=trace_path(record),
         metrics=metrics,
+        verify=verify,
     )
     return run_compare(options)
 

@@ -15,7 +15,7 @@ from engine.attach.recordings import read_recording
 from engine.config import EngineConfig
 from engine.runner import Ready
 from engine.step.mask import layer_kinds
-from engine.stream.comparison import compare
+from engine.stream.comparison import FAULTS, compare
 from engine.stream.records import StepRecord
 from engine.stream.trace_files import Trace, info_of
 
@@ -70,7 +70,7 @@ def compare_traces(files: Sequence[str], *, as_json: bool) -> int:
     }
     kinds = layer_kinds(first.header.layer_windows)
     show(comparison, records, as_json=as_json, summaries=summaries, kinds=kinds)
-    return 1 if broken or comparison.verdict in ("mismatch", "failed") else 0
+    return 1 if broken or comparison.verdict in FAULTS else 0
 
 
 def _mode(trace: Trace) -> str:

@@ -25,6 +25,15 @@ Mode = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+Verify = Annotated[
+    bool,
+    typer.Option(
+        "--verify",
+        help="Run each finished greedy request again alone, while nothing else runs, and hold its tokens "
+        "against that.",
+        rich_help_panel=PANEL,
+    ),
+]
 MaxTokens = Annotated[
     int | None,
     typer.Option(

@@ -12,7 +12,7 @@ from cbtui.cli.admission_log import admission_log
 from cbtui.cli.console import Look, badge, listed
 from cbtui.cli.step_drawing import draw_mask, draw_row, mask_legend, masks_of, step_heading, telling_steps
 from cbtui.cli.timelines import legend, steps_a_column, timeline
-from cbtui.cli.verdict import closing, identity
+from cbtui.cli.verdict import alone, closing, identity
 from cbtui.drawing.mask_words import layers_words
 from cbtui.telling.naming import letter_of
 from engine.scheduling.modes import mode_named
@@ -48,6 +48,7 @@ def report(reported: Reported, look: Look) -> list[Text]:
         *_steps(reported, look),
         _table(reported.comparison, look),
         identity(reported.comparison, look),
+        alone(reported.comparison, reported.ledgers, look),
         _timelines(reported, look),
         closing(reported.comparison, look),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from cbtui.cli.result import ResultLine
 from cbtui.cli.serving_metrics import serving_metrics
 from cbtui.cli.sources import Complaints, FileOptions, Workload, workload_of
 from cbtui.looks.tokens import prose
+from cbtui.telling.alone import counted, verdict_words
 from cbtui.telling.naming import letter_of
 from engine.config import EngineConfig
 from engine.engine import Engine
@@ -35,8 +37,9 @@ from engine.runner import ModelInfo, ModelRunner, Ready
 from engine.session import config_for, drain, encode, submit, token_bytes_of
 from engine.stream.comparison import output_text
 from engine.stream.ledger import Ledger, RequestStory
-from engine.stream.records import StepRecord
+from engine.stream.records import Record, StepRecord, Verification
 from engine.stream.trace_files import TraceRecorder, header_of
+from engine.verify.verifier import UNHURRIED_S, Verifier, check_all
 from engine.worker.wire import RunnerSpec
 
 #: How often a model process that died is started again within one run.
@@ -58,6 +61,7 @@ class RunOptions:
         output: a file for the answers in the form of OpenAI's batches; `-` is standard output.
         record: a trace file to write.
         metrics: a port to serve metrics on; None: they are not served.
+        verify: once all have ended, hold each greedy one against the same request run alone.
     """
 
     runner: RunnerSpec
@@ -71,6 +75,7 @@ class RunOptions:
     output: str | None = None
     record: Path | None = None
     metrics: int | None = None
+    verify: bool = False
 
 
 def run_prompts(options: RunOptions) -> int:
@@ -122,6 +127,14 @@ class _Running:
         if self.answers is not None:
             self.answers.refused(custom_id(entry), why)
 
+    def differs(self, entry: Entry, verdict: Verification, ledger: Ledger) -> None:
+        """Say what came of checking a request alone, where it is not simply the same."""
+        words = f"request {entry.number} alone: {verdict_words(verdict, ledger)}"
+        if verdict.verdict in ("differs", "unchecked"):
+            self.complaints.add(words)
+        else:
+            print(f"cbtui: {words}", file=sys.stderr)
+
 
 def _completed(
     requests: Sequence[PromptRequest], options: RunOptions, info: ModelInfo
@@ -156,13 +169,17 @@ def _run(running: _Running, runner: ModelRunner, ready: Ready) -> None:
     ledger = Ledger()
     if running.recorder is not None:
         running.recorder.begin(header_of(ready.info, engine.config))
-    tell = running.metrics.reader(ready.info.name) if running.metrics else None
+    verifier = Verifier(runner, most_s=UNHURRIED_S)
+    readers: list[Callable[[Record], None]] = [ledger.apply]
+    if running.metrics is not None:
+        readers.append(running.metrics.reader(ready.info.name))
+    if options.verify:
+        readers.append(verifier.apply)
+    if running.recorder is not None:
+        readers.append(running.recorder.write)
     for record in drain(engine, restarts=RESTARTS, feed=feed):
-        ledger.apply(record)
-        if tell is not None:
-            tell(record)
-        if running.recorder is not None:
-            running.recorder.write(record)
+        for read in readers:
+            read(record)
         for finish in record.events.finished:
             progress.clear()
             entry = feed.entered[finish.request_id]
@@ -176,6 +193,31 @@ def _run(running: _Running, runner: ModelRunner, ready: Ready) -> None:
             done = len(ledger.finished)
             progress.say(f"step {record.step:,}, {done} of {len(entries)} requests done", at_once=False)
     progress.clear()
+    if options.verify:
+        for verdict in _verified(verifier, engine, readers, progress):
+            if verdict.verdict != "same":
+                running.differs(feed.entered[verdict.request_id], verdict, ledger)
+
+
+def _verified(
+    verifier: Verifier, engine: Engine, readers: Sequence[Callable[[Record], None]], progress: Progress
+) -> list[Verification]:
+    """Check what has ended alone, and say how many are the same."""
+    verifier.begin(engine.epoch, engine.info.dtype)
+    total = len(verifier)
+    verdicts = []
+    for verdict in check_all(verifier):
+        verdicts.append(verdict)
+        engine.note_verified(verdict)
+        record = engine.take_quiet_record()
+        assert record is not None
+        for read in readers:
+            read(record)
+        progress.say(f"alone: {len(verdicts)} of {total} requests checked")
+    progress.clear()
+    said = counted(verdicts) or "nothing: no greedy request has made a token"
+    print(f"cbtui: checked alone: {said}", file=sys.stderr)
+    return verdicts
 
 
 def _sayer(running: _Running, info: ModelInfo) -> Callable[[Entry, ResultLine], None]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Mode, SamplingOptions
+from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Mode, SamplingOptions, Verify
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
 from cbtui.cli.metrics_option import Metrics
 from cbtui.cli.model_options import Json, Model, RunsOn
@@ -54,6 +54,7 @@ def run(
     ] = None,
     sampling: SamplingOptions,
     mode: Mode = "continuous",
+    verify: Verify = False,
     engine: EngineOptions,
     model: Model = None,
     runs_on: RunsOn,
@@ -87,5 +88,6 @@ def run(
         output=output,
         record=trace_path(record),
         metrics=metrics,
+        verify=verify,
     )
     return run_prompts(options)

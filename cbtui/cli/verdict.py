@@ -5,13 +5,18 @@ Steps and milliseconds a step are said apart, and whether outputs stream or come
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from textwrap import wrap
 
 from rich.text import Text
 
 from cbtui.cli.console import Look, listed
+from cbtui.telling.alone import COUNTED, counted, verdict_words
 from cbtui.telling.naming import letter_of
-from engine.stream.comparison import NEAR_TIE, Comparison, Difference, ModeResult
+from engine.stream.comparison import Comparison, Difference, ModeResult
+from engine.stream.ledger import Ledger
+from engine.stream.records import NEAR_TIE, Verification
 
 DIFFERENCES_SHOWN = 10
 
@@ -41,6 +46,9 @@ def identity(comparison: Comparison, look: Look) -> list[Text]:
                 "claimed here; use --dtype float32 to compare outputs."
             )
             style = "bold yellow"
+        case "not_alone":
+            text = f"WRONG: {names} agree, but not with what the model gives a request alone."
+            style = "bold red"
         case "mismatch":
             text, style = "MISMATCH: the modes do not give the same outputs.", "bold red"
     shown = comparison.differences[:DIFFERENCES_SHOWN]
@@ -65,6 +73,42 @@ def _difference(difference: Difference, look: Look) -> str:
         f"{side(d.mode, d.step, d.token_id, d.text)}; "
         f"{side(d.other, d.other_step, d.other_token_id, d.other_text)}; {gap}"
     )
+
+
+def alone(comparison: Comparison, ledgers: Mapping[str, Ledger], look: Look) -> list[Text]:
+    """Whether every output is what the model gives the request alone, and where not."""
+    verified = [
+        (mode, place, one)
+        for mode, result in comparison.modes.items()
+        for place, one in enumerate(result.verified)
+        if one is not None
+    ]
+    if not verified:
+        return []
+    signs = Counter(one.verdict for _, _, one in verified)
+    ways = len(comparison.modes)
+    runs = f"{len(verified):,} outputs" + (f" of {ways} modes" if ways > 1 else "")
+    if signs["same"] == len(verified):
+        drift = max(one.drift for _, _, one in verified)
+        text = (
+            f"Checked alone: all {runs} are, token for token, what the model's own plain forward gives each "
+            f"request by itself (log probabilities within {drift:.1g})."
+        )
+        return _sentences(text, look, "bold green")
+    style = "bold red" if signs["differs"] else "bold yellow"
+    counts = counted(one for _, _, one in verified)
+    lines = _sentences(f"Checked alone, {runs}: {counts}.", look, style)
+    others = sorted((entry for entry in verified if entry[2].verdict != "same"), key=_by_weight)
+    for mode, place, one in others[:DIFFERENCES_SHOWN]:
+        words = verdict_words(one, ledgers[mode])
+        lines += _sentences(f"{letter_of(place)} in {mode}: {words}", look, indent="  ")
+    if len(others) > DIFFERENCES_SHOWN:
+        lines.append(Text(f"  and {len(others) - DIFFERENCES_SHOWN} more", style="dim"))
+    return lines
+
+
+def _by_weight(entry: tuple[str, int, Verification]) -> int:
+    return list(COUNTED).index(entry[2].verdict)
 
 
 def closing(comparison: Comparison, look: Look) -> list[Text]:

@@ -78,6 +78,7 @@ class LoopDriver:
             speed=options.speed,
             n_top=N_TOP,
             token_bytes=token_bytes_of,
+            verify=options.verify,
         ).run(between_turns)
 
     def close(self) -> None:

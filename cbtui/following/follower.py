@@ -179,6 +179,7 @@ class Follower:
             preempted=_of(known, events.preempted),
             finished=_of(known, events.finished),
             released=_of(known, events.released),
+            verified=_of(known, events.verified),
         )
         if not isinstance(record, StepRecord):
             return msgspec.structs.replace(record, events=kept)

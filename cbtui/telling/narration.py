@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from cbtui.following.frame import Frame
 from cbtui.looks.pieces import Line, Piece, clip_line, join, say, wrap
 from cbtui.looks.tokens import prose
+from cbtui.telling.alone import verdict_line
 from cbtui.telling.naming import Badges
 from cbtui.telling.run_result import result_in_two_lines, result_lines
 from cbtui.telling.step_story import dead_in_brief, lasting_sentences, step_sentences
@@ -105,6 +106,9 @@ def events_of(record: Record, ledger: Ledger, badges: Badges) -> list[Event]:
     if events.barrier:
         freed = slots_in_words([one.slot for one in events.released])
         lines.append(say(("barrier", "strong"), f": the wave is over, {freed} free again"))
+    for one in events.verified:
+        if one.verdict != "same":
+            lines.append(say(names(badges, [one.request_id]), " alone: ", verdict_line(one, ledger)))
     told = {finish.error for finish in events.finished}
     lines += [say(("fault", "warn"), f": {prose(error)}") for error in events.errors if error not in told]
     return [Event(record.step, line) for line in lines]

@@ -13,6 +13,7 @@ from cbtui.drawing.token_cells import percent, token_line
 from cbtui.following.frame import Frame
 from cbtui.looks.pieces import Line, clip_line, fit, line_width, wrap
 from cbtui.looks.tokens import prose
+from cbtui.telling.alone import verdict_line
 from cbtui.telling.words import count, seconds
 from engine.stream.ledger import RequestStory, Turn
 from engine.stream.metrics import percentile
@@ -40,6 +41,7 @@ class StoryLines:
             (),
             *self._blocks(),
             (),
+            *self._alone(),
             _heading(f"Tokens {self.num_tokens:,} of {self.story.request.max_tokens:,}, newest first"),
         ]
 
@@ -75,6 +77,14 @@ class StoryLines:
             lines.append(((head, "dim"), *first_line))
             lines += [((" " * len(head), ""), *line) for line in rest]
         return lines
+
+    def _alone(self) -> list[Line]:
+        """What came of running it again alone."""
+        verified = self.story.verified
+        if verified is None:
+            return []
+        words = wrap(verdict_line(verified, self.frame.ledger), max(8, self.cells - 2))
+        return [_heading("Checked alone"), *(((" ", ""), *line) for line in words), ()]
 
     # -- latencies ----------------------------------------------------------------------------
 

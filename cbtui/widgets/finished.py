@@ -5,6 +5,7 @@ from __future__ import annotations
 from cbtui.following.frame import Frame
 from cbtui.looks.pieces import Line, clip_line, fit
 from cbtui.looks.tokens import clip, prose
+from cbtui.telling.alone import is_told, mark, short_words, tally
 from cbtui.telling.request_text import beginning_text
 from cbtui.telling.words import EMPTY, badge_cell, badge_cells, count
 from cbtui.widgets.request_list import RequestList
@@ -62,11 +63,13 @@ def finished_line(frame: Frame, request_id: str, columns: tuple[int, int, int], 
     assert story.finish is not None
     is_selected = request_id == frame.selected
     is_bad = story.finish.reason in ("error", "ignored")
-    room = cells - badge - ended - went - 6
+    sign: Line = (mark(story.verified), (" ", "")) if is_told(frame) else ()
+    room = cells - badge - ended - went - 6 - len(sign)
     head: Line = (
         ("▸" if is_selected else " ", "cursor" if is_selected else ""),
         *badge_cell(frame.badges[request_id], badge),
         (" ", ""),
+        *sign,
         (fit(ending(story), ended), "warn" if is_bad else "strong"),
         ("  " + fit(course_in(story, frame.step, cells), min(went, max(0, went + room))) + "  ", "dim"),
     )
@@ -74,6 +77,8 @@ def finished_line(frame: Frame, request_id: str, columns: tuple[int, int, int], 
         return clip_line(head, cells)
     if story.finish.error:
         return (*head, (clip(prose(story.finish.error), room), "warn"))
+    if story.verified is not None and story.verified.verdict == "differs":
+        return (*head, (clip(short_words(story.verified), room), "warn"))
     return (*head, *beginning_text(frame.ledger, story, story.finish_step or 0, room))
 
 
@@ -87,12 +92,22 @@ def finished_columns(frame: Frame, request_ids: list[str], cells: int) -> tuple[
     )
 
 
+def finished_title(frame: Frame, request_ids: list[str]) -> str:
+    """How many, and how their checks went: `Finished 7 · alone ✓ 5 ✗ 1 · 1 to check`."""
+    title = f"Finished {len(request_ids):,}"
+    if is_told(frame):
+        verdicts = tally(frame.ledger[one].verified for one in request_ids)
+        title += f" · alone {verdicts}" if verdicts else ""
+        title += f" · {frame.state.verifying:,} to check" if frame.state.verifying else ""
+    return title
+
+
 class Finished(RequestList):
     """The panel of finished requests; scrolls."""
 
     def _show(self, frame: Frame) -> None:
         ids = finished_at(frame)
-        self.title(f"Finished {len(ids):,}")
+        self.title(finished_title(frame, ids))
         if not ids:
             empty: Line = ((" " + EMPTY["finished"], "dim"),)
             self.draw_requests([], 1, lambda y, cells: empty, frame)

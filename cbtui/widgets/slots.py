@@ -13,6 +13,7 @@ from cbtui.following.frame import Frame
 from cbtui.looks.bars import bar
 from cbtui.looks.pieces import Line, fit, join
 from cbtui.looks.tokens import clip
+from cbtui.telling.alone import mark, short_words
 from cbtui.telling.request_text import newest_text
 from cbtui.telling.words import EMPTY, badge_cell, badge_cells, count
 from cbtui.widgets.messages import SlotsScrolled
@@ -88,6 +89,10 @@ def _row(
     elif reason:
         phase, note = _ended(reason), "slot held until the wave ends" if held or _holds(frame) else ""
         note_style = "warn"
+    if reason and story.verified is not None:
+        words = f"{mark(story.verified)[0]} {short_words(story.verified)}"
+        note = f"{words} · {note}" if note else words
+        note_style = "warn" if story.verified.verdict == "differs" else note_style
     if is_closing and is_busy:
         note = join(((("slot closes when it ends", ""),), ((note, ""),) if note else ()), " · ")[0][0]
     return SlotRow(

@@ -50,6 +50,7 @@ from engine.runner import (
     RunnerError,
 )
 from engine.stream.records import Record
+from engine.verify.verifier import Verifier
 
 #: How often a waiting loop looks for news from the runner, seconds.
 POLL_S = 0.02
@@ -72,6 +73,7 @@ class EngineLoop:
         token_bytes: makes the id → bytes function for a loaded model.
         clock: engine clock; its source also paces steps.
         new_seed: picks a seed for requests without one.
+        verify: check finished greedy requests alone while no step is due.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class EngineLoop:
         token_bytes: TokenBytesFor = lambda info: None,
         clock: EngineClock | None = None,
         new_seed: Callable[[], int] = lambda: secrets.randbits(32),
+        verify: bool = False,
     ) -> None:
         self.runner = runner
         self.commands = commands
@@ -108,6 +111,7 @@ class EngineLoop:
         self._guest: Guest | None = None
         self._load: LoadFeed | None = None
         self._model = ModelLife(runner, self.clock.source)
+        self._verifier = Verifier(runner, self.clock.source) if verify else None
         self._closed = False
         self._rejection: Rejection | None = None
         self._until: RunUntil | None = None
@@ -145,6 +149,8 @@ class EngineLoop:
         wait_s = self._time_to_step() if self._guest is None else self._guest_turn(self._guest)
         if wait_s <= 0 and self._guest is None:
             self._step()
+        elif self._verifier is not None and self._can_check(self._verifier, wait_s):
+            self._check(self._verifier)
         elif wait_s > 0:
             self._publish(if_news=True)
             self.commands.wait(min(wait_s, POLL_S))
@@ -228,6 +234,25 @@ class EngineLoop:
         """Cancels that came during the forward; other commands wait for the step to be taken in."""
         self._backlog.extend(self.commands.take_all())
         return [command.request_id for command in self._backlog if isinstance(command, Cancel)]
+
+    # -- checking alone -----------------------------------------------------------------------
+
+    def _can_check(self, verifier: Verifier, wait_s: float) -> bool:
+        """Whether there is something to check, and time for a piece of it before the next step is due."""
+        is_free = self._model.can_run and self._guest is None
+        return is_free and len(verifier) > 0 and wait_s > 2 * verifier.piece_s
+
+    def _check(self, verifier: Verifier) -> None:
+        assert self.engine is not None
+        try:
+            verdict = verifier.turn()
+        except RunnerDied as exc:
+            self._after_death(str(exc), None)
+            return
+        if verdict is not None:
+            self.engine.note_verified(verdict)
+            self._keep_quiet_changes()
+        self._publish(if_news=True)
 
     # -- commands -----------------------------------------------------------------------------
 
@@ -346,6 +371,8 @@ class EngineLoop:
             self._model.failure = Failure("KV cache", str(exc), "use fewer blocks: --num-blocks")
             return
         self._model.ready()
+        if self._verifier is not None:
+            self._verifier.begin(epoch, info.dtype)
         self._arrivals.ask_again(info)
         self._publish()
 
@@ -372,6 +399,8 @@ class EngineLoop:
 
     def _append(self, record: Record) -> None:
         self.history.append(record)
+        if self._verifier is not None:
+            self._verifier.apply(record)
         is_drained = not (self._arrivals or (self.engine is not None and self.engine.has_work))
         if self._until is not None and self._until.is_reached(record, is_drained):
             self._paused, self._until = True, None
@@ -395,5 +424,6 @@ class EngineLoop:
             num_records=self.history.total,
             rejection=self._rejection,
             load=self._load.now if self._load else None,
+            verifying=None if self._verifier is None else len(self._verifier),
         )
         self._publisher.publish(standing, self.engine, self._arrivals, self.clock.now(), if_news=if_news)

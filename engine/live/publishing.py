@@ -37,6 +37,7 @@ class Standing:
     num_records: int
     rejection: Rejection | None
     load: LoadNow | None
+    verifying: int | None
 
 
 def status_of(model: ModelLife, *, is_closed: bool, is_standing: bool, has_work: bool) -> Status:
@@ -126,4 +127,5 @@ def _state(
         num_records=standing.num_records,
         rejection=standing.rejection,
         load=standing.load,
+        verifying=standing.verifying,
     )

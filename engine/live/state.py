@@ -71,6 +71,7 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         num_records: records appended to the history so far; a reader that has seen fewer has news.
         rejection: the last refused command.
         load: the load generator, while it is on.
+        verifying: finished requests that wait for their check alone; None: nobody checks.
         is_recording: a trace is played; there is no engine that could be asked anything.
         provenance: whose records these are, and what in them is inferred or absent; None: this engine's own.
     """
@@ -98,6 +99,7 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     num_records: int = 0
     rejection: Rejection | None = None
     load: LoadNow | None = None
+    verifying: int | None = None
     is_recording: bool = False
     provenance: Provenance | None = None
 

@@ -21,16 +21,16 @@ from engine.live.feed import Entry, Feed
 from engine.runner import EncodedPrompt, ModelRunner, Ready, RunnerError
 from engine.session import drain, submit
 from engine.stream.ledger import Ledger, RequestStory
-from engine.stream.records import Record, StepRecord
+from engine.stream.records import NEAR_TIE, Record, StepRecord, Verification
 
-#: Two candidates whose log probabilities are closer than this are a near tie in float32: rounding, which
-#: depends on the shape of the batch, may choose either.
-NEAR_TIE = 1e-3
 #: Steps of a mode run unmeasured first, so that no mode pays for the machine's warming up.
 WARM_UP_STEPS = 3
 
 #: `half_precision`: outputs differ, and in half precision a batch can do that: nothing is claimed.
-Verdict = Literal["identical", "near_tie", "half_precision", "mismatch", "failed"]
+#: `not_alone`: they are the same, or nearly, but not what the model gives a request alone.
+Verdict = Literal["identical", "near_tie", "half_precision", "not_alone", "mismatch", "failed"]
+#: Verdicts no right engine leads to.
+FAULTS: tuple[Verdict, ...] = ("not_alone", "mismatch", "failed")
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -69,6 +69,7 @@ class ModeResult(msgspec.Struct, frozen=True, kw_only=True):
         preemptions: requests that gave way, in all.
         cached_tokens: tokens found in shared blocks instead of fed (prefix hits).
         errors: faults, one sentence each.
+        verified: what came of checking each request alone; None: it was not checked.
     """
 
     steps: int
@@ -92,6 +93,7 @@ class ModeResult(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int
     errors: tuple[str, ...]
     cached_tokens: int = 0
+    verified: tuple[Verification | None, ...] = ()
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -269,6 +271,7 @@ def mode_result(records: Sequence[Record], ledger: Ledger) -> ModeResult:
         preemptions=sum(story.num_preemptions for story in stories),
         errors=tuple(error for record in records for error in record.events.errors),
         cached_tokens=sum(story.num_cached_tokens for story in stories),
+        verified=tuple(story.verified for story in stories),
     )
 
 
@@ -387,10 +390,14 @@ def _gap(views: Sequence[dict[int, float]], token: int | None, other: int | None
 
 
 def _verdict(differences: Sequence[Difference], results: Mapping[str, ModeResult], dtype: str) -> Verdict:
+    is_half = dtype in ("float16", "bfloat16")
     if any(result.errors for result in results.values()):
         return "failed"
+    if not is_half and any(not difference.near_tie for difference in differences):
+        return "mismatch"
+    verified = [one for result in results.values() for one in result.verified if one is not None]
+    if any(one.verdict == "differs" for one in verified):
+        return "not_alone"
     if not differences:
         return "identical"
-    if all(difference.near_tie for difference in differences):
-        return "near_tie"
-    return "half_precision" if dtype in ("float16", "bfloat16") else "mismatch"
+    return "near_tie" if all(difference.near_tie for difference in differences) else "half_precision"

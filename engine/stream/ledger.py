@@ -10,7 +10,15 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from engine.stream.records import Events, Finish, QuietRecord, Record, RequestRecord, StepRecord
+from engine.stream.records import (
+    Events,
+    Finish,
+    QuietRecord,
+    Record,
+    RequestRecord,
+    StepRecord,
+    Verification,
+)
 
 
 class Turn(NamedTuple):
@@ -39,6 +47,7 @@ class RequestStory:
     `finish_step`: the last finished step when it ended. `release_step`: the step that freed its slot.
     `dead_steps`: steps its slot was held after its end. `delivered_step` is when a caller of static
     batching that waits for the whole wave would see it (the barrier), else `finish_step`.
+    `verified`: what came of checking it alone, once that is done.
     """
 
     request: RequestRecord
@@ -59,6 +68,7 @@ class RequestStory:
     finish_step: int | None = None
     release_step: int | None = None
     release_s: float | None = None
+    verified: Verification | None = None
 
     @property
     def request_id(self) -> str:
@@ -169,6 +179,8 @@ class Ledger:
             story.finish, story.finish_step = finish, step
             story.turns.append(Turn("ended", step, finish.time_s, finish.slot))
             self.finished.append(finish.request_id)
+        for verification in events.verified:
+            self.stories[verification.request_id].verified = verification
         for release in events.released:
             story = self.stories[release.request_id]
             story.release_step, story.release_s = step, time_s

@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from engine.request import FINISH_REASONS, Request
-from engine.stream.records import Admission, Change, Events, Finish, Preemption, Release, RequestRecord
+from engine.stream.records import (
+    Admission,
+    Change,
+    Events,
+    Finish,
+    Preemption,
+    Release,
+    RequestRecord,
+    Verification,
+)
 
 
 class BlockMoves(NamedTuple):
@@ -36,12 +45,13 @@ class PendingEvents:
         self._finished: list[Finish] = []
         self._released: list[Release] = []
         self._errors: list[str] = []
+        self._verified: list[Verification] = []
         self._barrier = False
 
     @property
     def is_empty(self) -> bool:
-        gathered = (self._submitted, self._changed, self._finished, self._released, self._errors)
-        return not any(gathered) and not self._barrier
+        ends = (self._finished, self._released, self._errors, self._verified)
+        return not any((self._submitted, self._changed, *ends)) and not self._barrier
 
     def submitted(self, request: RequestRecord) -> None:
         self._submitted.append(request)
@@ -71,6 +81,9 @@ class PendingEvents:
     def error(self, message: str) -> None:
         self._errors.append(message)
 
+    def verified(self, verification: Verification) -> None:
+        self._verified.append(verification)
+
     def take(
         self,
         *,
@@ -82,6 +95,7 @@ class PendingEvents:
     ) -> Events:
         """Everything gathered, with what the step itself did; starts empty again."""
         ids = [token for request in self._submitted for token in request.prompt_token_ids]
+        ids += [one.alone_token_id for one in self._verified if one.alone_token_id is not None]
         events = Events(
             submitted=tuple(self._submitted),
             changed=tuple(self._changed),
@@ -96,9 +110,10 @@ class PendingEvents:
             blocks_evicted=blocks.evicted,
             tokens=self._new_tokens([*ids, *sampled]),
             errors=tuple(self._errors),
+            verified=tuple(self._verified),
         )
         self._submitted, self._changed, self._finished = [], [], []
-        self._released, self._errors, self._barrier = [], [], False
+        self._released, self._errors, self._verified, self._barrier = [], [], [], False
         return events
 
     def _new_tokens(self, token_ids: Iterable[int]) -> tuple[tuple[int, bytes], ...]:

@@ -7,6 +7,8 @@ Times are seconds on the engine clock, which stands still while the engine is pa
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from engine.step.plan import Layout, SegmentKind
@@ -18,6 +20,9 @@ SCHEMA_VERSION = 2
 UNKNOWN_TOKEN = -1
 #: Waiting requests a record names; the rest are only counted, so its cost does not grow with the queue.
 WAITING_SHOWN = 64
+#: Two candidates whose log probabilities are closer than this are a near tie in float32: rounding, which
+#: depends on the shape of the batch, may choose either.
+NEAR_TIE = 1e-3
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,6 +229,37 @@ class Finish(msgspec.Struct, frozen=True):
     num_text_bytes: int | None = None
 
 
+#: `same`: alone, each token is chosen again. `near_tie`: but for candidates closer than `NEAR_TIE`.
+#: `half_precision`: it differs, and in half precision a batch can do that: nothing is claimed.
+#: `differs`: it differs otherwise. `unchecked`: there is no verdict, and `error` says why.
+AloneVerdict = Literal["same", "near_tie", "half_precision", "differs", "unchecked"]
+
+
+class Verification(msgspec.Struct, frozen=True):
+    """A finished greedy request was run again alone (`engine.verify`); this came of it.
+
+    Attributes:
+        num_tokens: its output tokens, all of which were compared.
+        output_index: the first output token that differs in the way of the verdict, from 0; None: none.
+        step: the step that made it.
+        token_id, alone_token_id: the token served there, and the one chosen alone. They may be the same
+            where `differs` was found by the log probabilities.
+        gap: how much higher the logit of the latter is.
+        drift: largest difference of a served token's log probability, over all of its tokens.
+    """
+
+    request_id: str
+    verdict: AloneVerdict
+    num_tokens: int
+    output_index: int | None = None
+    step: int | None = None
+    token_id: int | None = None
+    alone_token_id: int | None = None
+    gap: float | None = None
+    drift: float = 0.0
+    error: str = ""
+
+
 class Release(msgspec.Struct, frozen=True):
     """A slot became free."""
 
@@ -254,6 +290,7 @@ class Events(msgspec.Struct, frozen=True):
         errors: faults, one sentence each.
         figures: an observed server's own figures that are new or have changed, by their names there; None:
             it no longer tells this one.
+        verified: finished requests that were checked alone since.
     """
 
     submitted: tuple[RequestRecord, ...] = ()
@@ -270,6 +307,7 @@ class Events(msgspec.Struct, frozen=True):
     blocks_shared: int = 0
     blocks_evicted: int = 0
     figures: tuple[tuple[str, float | None], ...] = ()
+    verified: tuple[Verification, ...] = ()
 
     @property
     def is_empty(self) -> bool:

@@ -93,15 +93,27 @@ class CausalModel:
             return logits.reshape(-1, logits.shape[-1])
         return logits.reshape(-1, logits.shape[-1])[step.logits_indices]
 
-    def alone(self, token_ids: list[int]) -> Any:
+    def alone(self, token_ids: list[int], cache: object = None, num_logits: int = 0) -> Any:
         """The model's own plain forward on one sequence, with a cache of transformers' own.
 
+        Args:
+            token_ids: the sequence, or what follows the tokens in `cache`.
+            cache: `cache_of` an earlier call's output; None: a sequence begins.
+            num_logits: logits of so many last tokens are enough; 0: of all.
+
         Returns:
-            the model's output: `logits` `[1, len(token_ids), vocab]` and its cache.
+            the model's output: `logits` `[1, len(token_ids) or fewer, vocab]` and its cache.
         """
         self.use("reference")
-        ids = torch.tensor([token_ids], dtype=torch.long, device=self.device)
-        return self.model(input_ids=ids, use_cache=True)
+        inputs: dict[str, object] = {
+            "input_ids": torch.tensor([token_ids], dtype=torch.long, device=self.device),
+            "use_cache": True,
+        }
+        if cache is not None:
+            inputs[self._cache_name] = cache
+        if num_logits and self._keeps_logits:
+            inputs["logits_to_keep"] = num_logits
+        return self.model(**inputs)
 
     def cache_of(self, output: object) -> object:
         """The cache in a model's output."""

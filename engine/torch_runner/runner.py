@@ -30,12 +30,14 @@ from engine.runner import (
     RunnerError,
     RunnerEvent,
 )
+from engine.step.check import Check, Checked
 from engine.step.geometry import ArenaShape
 from engine.step.plan import Plan, PlanRow, Reply, SampledToken
 from engine.torch_runner.arena import KVArena
 from engine.torch_runner.encoding import encode
 from engine.torch_runner.exact import ExactStep
 from engine.torch_runner.load import LoadedModel, LoadOptions, adopt_model, load_model
+from engine.torch_runner.plain import PlainSequence, judge
 from engine.torch_runner.replay import STEPS_TO_TRUST
 from engine.torch_runner.sampling import sample
 from engine.torch_runner.step import Step
@@ -66,6 +68,8 @@ class TorchRunner:
         self._arenas: dict[int, KVArena] = {}
         #: None where the number of threads is given, or does not matter.
         self._threads: ThreadChooser | None = None
+        #: The sequence under check, as far as it was fed.
+        self._plain: PlainSequence | None = None
         self._epoch = 0
         self._closed = False
 
@@ -88,6 +92,7 @@ class TorchRunner:
     def start(self) -> None:
         """Load, unless that is done already; arenas of an earlier start are gone."""
         self._arenas.clear()
+        self._plain = None
         self._epoch += 1
         try:
             if self._loaded is None:
@@ -151,8 +156,28 @@ class TorchRunner:
             answers[row] = token
         return Reply(plan.epoch, plan.step, forwarded - begun, sampled - forwarded, answers)
 
+    def check(self, check: Check) -> Checked:
+        """A piece of a sequence by the model's own forward, with a cache of transformers' own."""
+        loaded = self.loaded
+        sequence, self._plain = self._plain, None  # a piece that fails takes its sequence with it
+        if not check.start:
+            sequence = PlainSequence(loaded.causal)
+        if sequence is None or sequence.length != check.start:
+            raise ForwardError(f"a check goes on at {check.start}, but its beginning is not here")
+        try:
+            with torch.inference_mode():
+                checked = judge(sequence.feed(check.token_ids, len(check.served)), check.served)
+        except RunnerError:
+            raise
+        except Exception as error:
+            raise ForwardError(f"the check alone failed: {_described(error)}") from error
+        if not check.is_last:
+            self._plain = sequence
+        return checked
+
     def close(self) -> None:
         self._closed = True
+        self._plain = None
         self._arenas.clear()
 
     def _load(self) -> LoadedModel:

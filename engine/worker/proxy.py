@@ -32,6 +32,7 @@ from engine.runner import (
     RunnerError,
     RunnerEvent,
 )
+from engine.step.check import Check, Checked
 from engine.step.geometry import ArenaShape
 from engine.step.plan import Plan, Reply
 from engine.worker.log import WorkerLog, default_log_path
@@ -41,12 +42,15 @@ from engine.worker.wire import (
     Answer,
     ArenaFailed,
     ArenaOpened,
+    CheckDone,
+    CheckFailed,
     ForwardFailed,
     Heartbeat,
     OpenArena,
     Order,
     Outcome,
     Replied,
+    RunCheck,
     RunnerSpec,
     RunPlan,
     Start,
@@ -82,9 +86,9 @@ class _State(Enum):
 class WorkerRunner:
     """Runs plans in a worker process. Implements `engine.runner.ModelRunner`.
 
-    One thread, the engine's, calls `start`, `poll`, `open_arena` and `run`; `encode` and `close` may come
-    from any, during a `run` too. Nothing waits but `run` and `open_arena`; `close`, up to `close_s`; and
-    whatever first meets a death, until the process has become an exit status (milliseconds).
+    One thread, the engine's, calls `start`, `poll`, `open_arena`, `run` and `check`; `encode` and `close` may
+    come from any, during a `run` too. Nothing waits but `run`, `check` and `open_arena`; `close`, up to
+    `close_s`; and whatever first meets a death, until the process has become an exit status (milliseconds).
 
     Args:
         spec: which runner the worker makes, and of which model.
@@ -234,6 +238,34 @@ class WorkerRunner:
                             self._bury(rubbish=f"{len(reply.sampled)} samples for {len(plan.rows)} rows")
                         return reply
                     case ForwardFailed(epoch, step, message) if (epoch, step) == asked:
+                        raise ForwardError(message)
+
+    def check(self, check: Check) -> Checked:
+        """A piece of one sequence alone. Waits for the worker.
+
+        Raises:
+            ForwardError: it failed, or is of another epoch; the runner goes on.
+            RunnerDied: the worker is gone.
+        """
+        with self._receiving:
+            asked = (check.epoch, check.start)
+            if check.epoch != self._epoch:
+                raise ForwardError(
+                    f"a check of epoch {check.epoch}, but the model process is in {self._epoch}"
+                )
+            try:
+                self._ask(RunCheck(check))
+            except WireError as error:
+                raise ForwardError(str(error)) from None
+            while True:
+                match self._next_outcome():
+                    case CheckDone(epoch, start, checked) if (epoch, start) == asked:
+                        if len(checked.choices) != len(check.served):
+                            self._bury(
+                                rubbish=f"{len(checked.choices)} choices for {len(check.served)} tokens"
+                            )
+                        return checked
+                    case CheckFailed(epoch, start, message) if (epoch, start) == asked:
                         raise ForwardError(message)
 
     def close(self) -> None:

@@ -33,12 +33,15 @@ from engine.worker.wire import (
     Answer,
     ArenaFailed,
     ArenaOpened,
+    CheckDone,
+    CheckFailed,
     Encode,
     ForwardFailed,
     FrameReader,
     Heartbeat,
     OpenArena,
     Replied,
+    RunCheck,
     RunnerSpec,
     RunPlan,
     Start,
@@ -165,7 +168,7 @@ class Service:
         self._outlet = Outlet(answers_fd)
         self._pump = EventPump(self._outlet)
         self._encodes: queue.SimpleQueue[Encode] = queue.SimpleQueue()
-        self._orders: queue.SimpleQueue[Start | OpenArena | RunPlan] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Start | OpenArena | RunPlan | RunCheck] = queue.SimpleQueue()
 
     def serve(self) -> NoReturn:
         """Load, then answer orders until end-of-file, which ends the process."""
@@ -201,7 +204,7 @@ class Service:
             self._pump.fail(LoadFailed(_described(error), "load"))
         return self._pump.runner if self._pump.is_ready else None
 
-    def _obey(self, runner: ModelRunner, order: Start | OpenArena | RunPlan) -> None:
+    def _obey(self, runner: ModelRunner, order: Start | OpenArena | RunPlan | RunCheck) -> None:
         answer: Answer
         if isinstance(order, RunPlan):
             plan = order.plan
@@ -212,6 +215,15 @@ class Service:
             except Exception as error:
                 traceback.print_exc()
                 answer = ForwardFailed(plan.epoch, plan.step, _described(error))
+        elif isinstance(order, RunCheck):
+            check = order.check
+            try:
+                answer = CheckDone(check.epoch, check.start, runner.check(check))
+            except RunnerDied:
+                raise
+            except Exception as error:
+                traceback.print_exc()
+                answer = CheckFailed(check.epoch, check.start, _described(error))
         elif isinstance(order, OpenArena):
             try:
                 runner.open_arena(order.arena_id, order.shape)

@@ -14,11 +14,12 @@ from typing import Literal, TypeVar
 import msgspec
 
 from engine.runner import Encoded, LoadFailed, Loading, PromptInput, Ready, RunnerError
+from engine.step.check import Check, Checked
 from engine.step.geometry import ArenaShape
 from engine.step.plan import Plan, Reply
 
 MAGIC = b"cbw"
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 #: Largest body, bytes. The longest plan is below 1 MB; a prompt file may be some tens.
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 HEADER = struct.Struct(f">{len(MAGIC)}sBI")
@@ -76,6 +77,12 @@ class RunPlan(msgspec.Struct, frozen=True, tag="run"):
     plan: Plan
 
 
+class RunCheck(msgspec.Struct, frozen=True, tag="check"):
+    """Answered by `CheckDone` or `CheckFailed`."""
+
+    check: Check
+
+
 class ArenaOpened(msgspec.Struct, frozen=True, tag="arena_opened"):
     """The arena is there."""
 
@@ -103,13 +110,29 @@ class ForwardFailed(msgspec.Struct, frozen=True, tag="forward_failed"):
     message: str
 
 
+class CheckDone(msgspec.Struct, frozen=True, tag="checked"):
+    """The piece from `start` on is checked."""
+
+    epoch: int
+    start: int
+    checked: Checked
+
+
+class CheckFailed(msgspec.Struct, frozen=True, tag="check_failed"):
+    """The piece failed; the worker goes on."""
+
+    epoch: int
+    start: int
+    message: str
+
+
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     """The process lives, whatever its main thread is busy with."""
 
 
-Order = Start | Encode | OpenArena | RunPlan
+Order = Start | Encode | OpenArena | RunPlan | RunCheck
 #: Answers to an order somebody waits for; the rest are events.
-Outcome = ArenaOpened | ArenaFailed | Replied | ForwardFailed
+Outcome = ArenaOpened | ArenaFailed | Replied | ForwardFailed | CheckDone | CheckFailed
 Answer = Loading | Ready | LoadFailed | Encoded | Outcome | Heartbeat
 
 _encoder = msgspec.msgpack.Encoder()

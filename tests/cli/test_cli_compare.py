@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Ended
-from tests.cli.word_runner import FailingRunner, PartingRunner, UnloadableRunner
+from tests.cli.word_runner import FailingRunner, Forgetful, PartingRunner, UnloadableRunner
 
 Cbtui = Callable[..., Ended]
 TUTORIAL = Path(__file__).parents[1] / "data" / "tutorial.jsonl"
@@ -228,6 +229,26 @@ def test_the_exit_code_tells_a_near_tie_from_a_mismatch(cbtui: Cbtui, gap: float
     ended = cbtui("compare", "--json", runner=lambda: PartingRunner(gap))
     assert ended.code == code
     assert json.loads(ended.out)["identical"] is False
+
+
+def test_outputs_are_checked_alone_and_a_fault_common_to_all_modes_is_found(cbtui: Cbtui):
+    ended = cbtui("compare", "--modes", "continuous,chunked", "--max-tokens", "6", runner=Forgetful)
+    assert ended.code == 1
+    text = " ".join(ended.out.split())
+    assert "WRONG: continuous and chunked agree, but not with what the model gives a request alone." in text
+    assert "Checked alone, 12 outputs of 2 modes: 2 DIFFER, 10 the same." in text
+    assert re.search(r"B in continuous: at output 4 \(step 4\) “.+” \(\d+\) was served, alone it is “", text)
+
+
+def test_the_check_alone_is_in_the_data_and_can_be_left_out(cbtui: Cbtui):
+    def verified(*more: str) -> list[list[dict[str, object] | None]]:
+        data = json.loads(cbtui("compare", "--json", "--max-tokens", "3", *more).out)
+        assert data["verdict"] == "identical"
+        return [mode["verified"] for mode in data["modes"].values()]
+
+    assert [[one["verdict"] for one in mode if one] for mode in verified()] == [["same"] * 6] * 3
+    assert verified("--no-verify") == [[None] * 6] * 3
+    assert "Checked alone" not in cbtui("compare", "--no-verify", "--max-tokens", "3").out
 
 
 def test_a_mismatch_shows_step_tokens_and_gap(cbtui: Cbtui):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Ended
-from tests.cli.word_runner import WordRunner
+from tests.cli.word_runner import Forgetful, WordRunner
 
 Cbtui = Callable[..., Ended]
 
@@ -168,3 +168,21 @@ def test_settings_that_cannot_be_are_one_sentence(cbtui: Cbtui, arguments: list[
     ended = cbtui("run", *arguments, stdin=b"The capital")
     assert (ended.code, ended.out) == (2, "")
     assert words in ended.err and ended.err.count("\n") == 1
+
+
+def test_finished_requests_are_checked_alone_when_asked_and_counted(cbtui: Cbtui, tmp_path: Path):
+    trace = tmp_path / "run.jsonl"
+    ended = cbtui("run", "--verify", "--record", str(trace), "--max-tokens", "6", stdin=b"The\ncapital\nis\n")
+    assert (ended.code, ended.err) == (0, "cbtui: checked alone: 3 the same\n")
+    assert trace.read_text().count('"verdict":"same"') == 3
+    drawn = cbtui("run", "--verify", "--temperature", "1", "--max-tokens", "6", stdin=b"The\n")
+    assert drawn.err == "cbtui: checked alone: nothing: no greedy request has made a token\n"
+
+
+def test_a_request_that_differs_alone_is_named_and_the_code_is_1(cbtui: Cbtui):
+    lines = b"The capital of France\nThe capital of\nis so\n"
+    ended = cbtui("run", "--verify", "--max-tokens", "6", "--raw", stdin=lines, runner=Forgetful)
+    assert ended.code == 1
+    count, said = ended.err.splitlines()
+    assert "request 2 alone: at output 4 (step 4)" in said and "logit gap 1" in said
+    assert count == "cbtui: checked alone: 1 DIFFER, 2 the same"

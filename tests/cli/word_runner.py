@@ -12,8 +12,9 @@ from tokenizers import Tokenizer, decoders, models
 
 from engine.fake import VOCAB_SIZE, FakeRunner
 from engine.runner import Encoded, EncodedPrompt, ForwardError, LoadFailed, PromptInput
+from engine.step.check import Check, Checked
 from engine.step.geometry import ArenaShape
-from engine.step.plan import Plan, Reply, SampledToken
+from engine.step.plan import Plan, PlanRow, Reply, SampledToken
 from engine.workload import tutorial_workload
 
 _PIECE = re.compile(r"'s| ?\w+| ?[^\w\s]|\s")
@@ -83,10 +84,38 @@ class PartingRunner(WordRunner):
                 sampled[place] = self._choice(parts=plan.layout == "padded")
         return msgspec.structs.replace(reply, sampled=sampled)
 
+    def check(self, check: Check) -> Checked:
+        """Alone it chooses as in ragged layouts."""
+        checked = super().check(check)
+        gap = 1.0 if self._gap is None else self._gap
+        for place, served in enumerate(check.served):
+            if served in (300, 301) and checked.choices[place] != served:
+                checked.choices[place] = 301
+                checked.gaps[place] = 0.0 if served == 301 else gap
+                checked.logprobs[place] = -1.0 - checked.gaps[place]
+        return checked
+
     def _choice(self, *, parts: bool) -> SampledToken:
         mine, other = (300, 301) if parts else (301, 300)
         top = [(mine, -1.0)] + ([] if self._gap is None else [(other, -1.0 - self._gap)])
         return SampledToken(mine, -1.0, top)
+
+
+class Forgetful(WordRunner):
+    """Reads a wrong cell for the second request in step 4, in every mode alike."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._read = self._reader
+        self._reader = self._wrong
+
+    def run(self, plan: Plan) -> Reply:
+        self._is_wrong = plan.step == 4
+        return super().run(plan)
+
+    def _wrong(self, row: PlanRow, arena: ArenaShape) -> list[int]:
+        cells = self._read(row, arena)
+        return [cells[0] + 1, *cells[1:]] if self._is_wrong and row.request_id == "r1" else cells
 
 
 class FailingRunner(WordRunner):

@@ -13,6 +13,7 @@ import pytest
 
 from engine.runner import Died, Encoded, ForwardError, Loading, PromptInput, Ready, RunnerDied, RunnerError
 from engine.worker import Timings, WorkerRunner
+from engine.worker.wire import PROTOCOL_VERSION
 from tests.worker.harness import LIMIT_S, SHAPE, Events, is_gone, make_it_ready, mood, plan_of, until
 
 Make = Callable[..., WorkerRunner]
@@ -49,7 +50,7 @@ def run_in_thread(runner: WorkerRunner, name: str) -> tuple[threading.Thread, li
         ("kill_itself", r"the model process was ended by SIGKILL \(by hand, or because memory ran out\)"),
         ("raise_runner_died", "exit status 1; its log ends: .*the device is lost"),
         ("write_garbage", r"answered rubbish \(not a frame: b'hello, i'\)"),
-        ("write_newer_version", "protocol version 99, not 1"),
+        ("write_newer_version", f"protocol version 99, not {PROTOCOL_VERSION}"),
         ("miss_a_sample", "0 samples for 1 rows"),
     ],
 )

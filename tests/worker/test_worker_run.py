@@ -13,7 +13,9 @@ import pytest
 
 from engine.fake import FakeRunner
 from engine.runner import Died, Encoded, ForwardError, PromptInput, RunnerDied, RunnerError
+from engine.step.check import Check
 from engine.step.geometry import ArenaShape
+from engine.verify.served import pieces
 from engine.worker import Timings, WorkerRunner
 from engine.worker.channel import Channel
 from engine.worker.wire import MAX_FRAME_BYTES
@@ -196,3 +198,16 @@ def test_a_worker_that_answers_and_dies_has_answered(
     assert runner.run(mood("answer_and_exit")).sampled
     with pytest.raises(RunnerDied, match="exit status 0"):
         runner.run(plan_of(1, step=2))
+
+
+def test_a_check_alone_comes_back_as_without_a_process(make_worker: Make) -> None:
+    runner = make_worker(factory="tests.worker.fake_models:fake")
+    make_it_ready(runner)
+    here = FakeRunner()
+    for check in pieces(1, [1, 2, 3], [300, 301], lambda: 2):
+        assert runner.check(check) == here.check(check)
+    with pytest.raises(ForwardError, match="goes on at 9"):
+        runner.check(Check(1, 9, [1], []))
+    with pytest.raises(ForwardError, match="epoch 2"):
+        runner.check(Check(2, 0, [1], []))
+    assert runner.check(Check(1, 0, [1], [5])).choices != [5]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from engine.request import SamplingParams
 from engine.runner import Encoded, EncodedPrompt, LoadFailed, Loading, ModelInfo, PromptInput, Ready
+from engine.step.check import Check, Checked
 from engine.step.geometry import ArenaShape
 from engine.step.plan import Reply, SampledToken
 from engine.worker import wire
@@ -18,6 +19,7 @@ ORDERS = [
     wire.Encode(7, [PromptInput("grüße \x1b[0m", chat=True)]),
     wire.OpenArena(1, ArenaShape(512, 16, 256)),
     wire.RunPlan(plan_of(1, 2, 3, step=9)),
+    wire.RunCheck(Check(2, 16, [1, 2, 3], [4], is_last=True)),
 ]
 ANSWERS = [
     Loading("fetching", 41, 93, "MB", "convert"),
@@ -28,6 +30,8 @@ ANSWERS = [
     wire.ArenaFailed(1, "no memory"),
     wire.Replied(Reply(1, 2, 0.5, 0.1, [None, SampledToken(5, -0.25, [(5, -0.25), (6, -float("inf"))])])),
     wire.ForwardFailed(1, 2, "no memory"),
+    wire.CheckDone(2, 16, Checked([4], [0.0], [-0.25])),
+    wire.CheckFailed(2, 16, "no memory"),
     wire.Heartbeat(),
 ]
 

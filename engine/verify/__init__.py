@@ -1,0 +1,1 @@
+"""Finished greedy requests, run again alone and held against what was served."""

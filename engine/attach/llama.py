@@ -1,0 +1,366 @@
+"""A llama.cpp server, followed by looking at its slots.
+
+Looks come as fast as steps do, 40 to 100 a second, and slower where a look costs the server much. Beside
+the slots, `/metrics` (where it is on) tells how many wait, and whether steps went by that nobody saw.
+Looking changes nothing, except that llama.cpp's two tokens-per-second gauges begin anew at every scrape.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import count
+
+import httpx2
+import msgspec
+
+from engine.attach.address import Address, Key
+from engine.attach.http import Http
+from engine.attach.llama_slots import NotSlots, SlotSeen, read_slots
+from engine.attach.llama_steps import StepBuilder
+from engine.attach.metrics_text import NotMetrics, Samples
+from engine.attach.plain import harmless
+from engine.attach.prompts import EncodedText, Own, Prompts
+from engine.attach.seen_records import SeenRecords
+from engine.attach.source import Opened, Queue, SourceLost
+from engine.config import SLOT_LIMIT, EngineConfig
+from engine.live.commands import PromptRequest
+from engine.live.state import Arriving
+from engine.runner import ModelInfo
+from engine.stream.records import Provenance, Record
+
+#: Seconds between two looks: the least and the most while something runs, and while nothing does.
+LOOK_LEAST_S, LOOK_MOST_S, LOOK_IDLE_S = 0.01, 0.025, 0.1
+#: Looks take at most this share of the time; a server slower than that is looked at less often.
+LOOK_SHARE = 0.2
+#: Seconds between two scrapes of `/metrics`.
+SCRAPE_S = 0.25
+#: How long a look waits for the texts of prompts sent from here, which come on their own way, seconds.
+HOLD_S = 0.25
+#: The figures that are passed on, without their prefix.
+FIGURES = (
+    "requests_processing",
+    "requests_deferred",
+    "n_decode_total",
+    "prompt_tokens_total",
+    "prompt_tokens_cached_total",
+    "tokens_predicted_total",
+    "n_tokens_max",
+)
+PREFIX = "llamacpp:"
+
+_INFERRED = (
+    ("steps", "told apart by each slot's count of tokens"),
+    ("times", "when a look noticed"),
+    ("row", "slots in order; the server may pack them otherwise"),
+    ("mask", "follows from query and context lengths"),
+    ("mode", "llama.cpp batches continuously unless told not to"),
+)
+_ABSENT = (
+    ("prompt_tokens", "the server does not tell the tokens of other clients' requests"),
+    ("output_tokens", "the server does not tell the tokens of other clients' requests"),
+    ("logprobs", "the server does not tell those of other clients' requests"),
+    ("budget", "/slots does not tell n_batch"),
+    ("blocks", "llama.cpp has cells a slot, no blocks"),
+    ("kv", "llama.cpp has cells a slot, no pool of blocks"),
+    ("waiting_requests", "only prompts sent from here are known by name"),
+)
+_NO_QUEUE = ("waiting", "its /metrics is off (--metrics): only prompts sent from here are counted")
+
+
+class LlamaSource:
+    """Implements `Source`.
+
+    Args:
+        address, key: of the server.
+        now_s: monotonic seconds.
+        sleep: waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        key: Key,
+        *,
+        now_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._address, self._key = address, key
+        self._clock, self._sleep = now_s, sleep
+        self._started_s = now_s()
+        self._http: Http | None = None
+        self._prompts: Prompts | None = None
+        self._indices = count()
+        self._records = SeenRecords(self._indices)
+        self._builder = StepBuilder()
+        self._looks: deque[tuple[float, tuple[SlotSeen, ...]]] = deque()
+        self._newest: tuple[SlotSeen, ...] = ()
+        self._next_look_s = self._next_scrape_s = 0.0
+        self._has_metrics = False
+        self._told_unseen = 0
+        #: Steps made and the server's own count of them when both were last known to agree.
+        self._num_steps = 0
+        self._agreed: tuple[int, float] | None = None
+        self._quiet_looks = 0
+        self._is_first = True
+
+    def _now(self) -> float:
+        return self._clock() - self._started_s
+
+    # -- opening ------------------------------------------------------------------------------
+
+    def open(self) -> Opened:
+        """See `Source`."""
+        if self._http is not None:
+            self._http.close()
+        self._http = Http(self._address, self._key)
+        props = self._http.json("/props")
+        facts = _Props(props if isinstance(props, dict) else {})
+        slots = self._slots()
+        self._has_metrics = self._scrape() is not None
+        if self._prompts is None:
+            self._prompts = Prompts(
+                self._address, self._key, facts.model, self._encode, self._now, self._indices
+            )
+        self._come_back(slots)
+        n_ctx = max((one.n_ctx for one in slots), default=0)
+        return Opened(
+            info=ModelInfo(
+                name=facts.name,
+                source=facts.model,
+                device="",
+                dtype=facts.ftype,
+                max_model_len=n_ctx or 2048,
+                has_chat_template=facts.has_chat_template,
+            ),
+            config=EngineConfig(
+                max_num_seqs=max(1, min(len(slots), SLOT_LIMIT)),
+                max_num_batched_tokens=max(2048, len(slots)),
+                max_model_len=max(2, n_ctx or 2048),
+            ),
+            provenance=Provenance(
+                engine=f"llama.cpp server {facts.build}".strip(),
+                address=str(self._address),
+                inferred=_INFERRED,
+                absent=(*_ABSENT, *(() if self._has_metrics else (_NO_QUEUE,))),
+            ),
+        )
+
+    def _come_back(self, slots: tuple[SlotSeen, ...]) -> None:
+        """Begin, or go on after a loss: what ended meanwhile has ended, what went on has steps missing."""
+        now, before = self._now(), self._builder.slots
+        self._looks.clear()
+        self._early: list[Record] = []
+        if not self._is_first:
+            after = {(one.slot, one.task): one for one in slots if one.is_processing}
+            gone = [one for one in before.values() if one.is_processing and (one.slot, one.task) not in after]
+            self._early = self._records.lost(gone, now)
+            self._records.missed(
+                max(
+                    (
+                        one.num_decoded - before[slot].num_decoded
+                        for (slot, task), one in after.items()
+                        if slot in before and before[slot].is_processing and before[slot].task == task
+                    ),
+                    default=0,
+                )
+            )
+        self._is_first, self._agreed = False, None
+        self._builder.begin(now, slots)
+        self._newest = slots
+        self._next_look_s = self._next_scrape_s = 0.0
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def read(self, timeout_s: float) -> Sequence[Record]:
+        """See `Source`."""
+        wait_s = self._next_look_s - self._now()
+        if wait_s > 0:
+            self._sleep(min(wait_s, timeout_s))
+        if self._now() >= self._next_look_s:
+            self._look()
+        records, self._early = self._early, []
+        if self._prompts is not None and self._prompts.news():
+            records += self._records.arrivals(self._now())
+        while self._looks and (self._is_ready(*self._looks[0])):
+            at_s, slots = self._looks.popleft()
+            for step in self._builder.look(at_s, slots, self._known_total):
+                if step.parts:
+                    self._num_steps += 1
+                records += self._records.records(step, len(slots))
+        if self._has_metrics and self._now() >= self._next_scrape_s:
+            self._compare_counts()
+        return records
+
+    def _look(self) -> None:
+        began_s = self._now()
+        slots = self._slots()
+        at_s = self._now()
+        self._looks.append((at_s, slots))
+        is_busy = any(one.is_processing for one in slots)
+        self._quiet_looks = 0 if is_busy or slots != self._newest else self._quiet_looks + 1
+        self._newest = slots
+        wanted = LOOK_IDLE_S
+        if is_busy or self._records.arriving() or self._records.waiting():
+            wanted = min(max(self._builder.step_s / 4, LOOK_LEAST_S), LOOK_MOST_S)
+        self._next_look_s = began_s + max(wanted, (at_s - began_s) / LOOK_SHARE)
+
+    def _is_ready(self, at_s: float, slots: Sequence[SlotSeen]) -> bool:
+        """Whether all that is known of the tokens of a look is there, or has been waited for long enough."""
+        if self._now() - at_s > HOLD_S:
+            return True
+        now = {(one.slot, one.task): one for one in slots if one.is_processing}
+        for seen in now.values():
+            own = self._records.own_of(seen)
+            if own and not own.is_over and len(own.tokens) < seen.num_decoded:
+                return False
+        for was in self._builder.slots.values():
+            own = self._records.own_of(was) if was.is_processing else None
+            if own and not own.is_over and (was.slot, was.task) not in now:
+                return False
+        return True
+
+    def _known_total(self, was: SlotSeen) -> tuple[int, str] | None:
+        own = self._records.own_of(was)
+        if own is None or not own.is_over:
+            return None
+        return own.num_output if own.num_output is not None else len(own.tokens), own.reason
+
+    def _slots(self) -> tuple[SlotSeen, ...]:
+        assert self._http is not None
+        body = self._http.ask("/slots")
+        if body is None:
+            raise SourceLost(f"{self._address} tells nothing of its slots: it was started with --no-slots")
+        try:
+            return read_slots(body)
+        except NotSlots as exc:
+            raise SourceLost(f"{self._address}: {harmless(str(exc))}") from None
+
+    # -- its own counts -----------------------------------------------------------------------
+
+    def _scrape(self) -> Samples | None:
+        assert self._http is not None
+        status, body = self._http.get("/metrics")
+        if status != 200:
+            return None
+        try:
+            samples = Samples(body.decode("utf-8", "replace"))
+        except NotMetrics:
+            return None
+        figures = {name: value for name in FIGURES if (value := samples.sum(PREFIX + name)) is not None}
+        self._records.figures(figures)
+        deferred = figures.get("requests_deferred")
+        self._records.num_deferred = None if deferred is None else int(deferred)
+        return samples
+
+    def _compare_counts(self) -> None:
+        """While nothing runs, the server's count of steps and ours can be compared."""
+        self._next_scrape_s = self._now() + (SCRAPE_S if self._quiet_looks < 3 else 4 * SCRAPE_S)
+        samples = self._scrape()
+        total = samples.sum(PREFIX + "n_decode_total") if samples else None
+        if total is None or self._looks or self._quiet_looks < 3:
+            return
+        if self._agreed is not None:
+            steps, before = self._agreed
+            missed = int(total - before) - (self._num_steps - steps)
+            if missed > 0:
+                self._records.missed(missed)
+        self._agreed = (self._num_steps, total)
+        if self._builder.num_unseen > self._told_unseen:
+            self._told_unseen = self._builder.num_unseen
+
+    # -- prompts ------------------------------------------------------------------------------
+
+    def queue(self) -> Queue | None:
+        """See `Source`."""
+        waiting = self._records.waiting()
+        return Queue(
+            waiting_count=max(len(waiting), self._records.num_deferred or 0),
+            waiting=waiting[:64],
+            arriving=tuple(_arriving(own) for own in self._records.arriving()[:64]),
+        )
+
+    def submit(self, requests: Sequence[PromptRequest]) -> None:
+        """See `Source`."""
+        if self._prompts is not None:
+            self._records.sent(self._prompts.send(requests))
+            self._next_look_s = 0.0
+
+    def cancel(self, request_id: str) -> None:
+        """See `Source`."""
+        if self._prompts is not None:
+            self._prompts.cancel(request_id)
+
+    def close(self) -> None:
+        """See `Source`."""
+        if self._prompts is not None:
+            self._prompts.close()
+        if self._http is not None:
+            self._http.close()
+
+    async def _encode(self, client: httpx2.AsyncClient, request: PromptRequest) -> EncodedText:
+        """The prompt's tokens, as the server's own tokenizer has them."""
+        text = request.prompt or "\n\n".join(turn.content for turn in request.messages)
+        if not request.chat:
+            return EncodedText(await _tokenized(client, text, special=True))
+        turns = [{"role": turn.role, "content": turn.content} for turn in request.messages]
+        answer = await client.post(
+            "/apply-template", json={"messages": turns or [{"role": "user", "content": text}]}
+        )
+        found = msgspec.json.decode(answer.content) if answer.status_code == 200 else {}
+        prompt = found.get("prompt") if isinstance(found, dict) else None
+        if not isinstance(prompt, str):
+            return EncodedText()
+        tokens = await _tokenized(client, prompt, special=True)
+        own = await _tokenized(client, text, special=False)
+        return EncodedText(tokens, max(0, len(tokens) - len(own)))
+
+
+async def _tokenized(
+    client: httpx2.AsyncClient, text: str, *, special: bool
+) -> tuple[tuple[int, bytes], ...]:
+    asked = {"content": text, "add_special": special, "parse_special": special, "with_pieces": True}
+    answer = await client.post("/tokenize", json=asked)
+    if answer.status_code != 200:
+        return ()
+    found = msgspec.json.decode(answer.content)
+    tokens = found.get("tokens") if isinstance(found, dict) else None
+    return tuple(_piece(one) for one in tokens) if isinstance(tokens, list) else ()
+
+
+def _piece(one: object) -> tuple[int, bytes]:
+    """A token of `/tokenize`: its piece is a text, or a list of bytes where it is none.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if not isinstance(one, dict) or not isinstance(token_id := one.get("id"), int):
+        raise ValueError("a token without id")
+    piece = one.get("piece")
+    if isinstance(piece, str):
+        return token_id, piece.encode("utf-8", "surrogatepass")
+    if isinstance(piece, list) and all(isinstance(n, int) for n in piece):
+        return token_id, bytes(n & 0xFF for n in piece)
+    raise ValueError("a token without text")
+
+
+def _arriving(own: Own) -> Arriving:
+    reason = "encoding" if not own.is_encoded else "next_step"
+    return Arriving(own.request_id, own.index, own.request.prompt, own.request.max_tokens, reason)
+
+
+class _Props:
+    """What `/props` says; all of it may be missing."""
+
+    def __init__(self, props: dict[str, object]) -> None:
+        def text(name: str) -> str:
+            value = props.get(name)
+            return harmless(value) if isinstance(value, str) else ""
+
+        self.model = text("model_alias") or text("model_path")
+        path = text("model_path") or self.model
+        self.name = path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf") or "its model"
+        self.ftype = text("model_ftype")
+        self.build = text("build_info") if text("build_info") != "b0-unknown" else ""
+        self.has_chat_template = bool(props.get("chat_template")) or not props

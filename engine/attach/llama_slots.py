@@ -1,0 +1,148 @@
+"""What llama.cpp's `/slots` says, of any version that tells lengths. Pure.
+
+`n_prompt_tokens` is the live length of a slot, prompt and output together: the output is counted in it
+from its first token on. After a request has ended it keeps the length that stays in the cache.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+_UNLIMITED = 1 << 30
+
+
+class NotSlots(ValueError):
+    """An answer that is not one of `/slots`, or lacks what a step cannot be told without; one sentence."""
+
+
+class SlotSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """One slot at one look.
+
+    Attributes:
+        slot, n_ctx: its number and how many tokens fit.
+        is_processing: a request has it.
+        task: the server's number of that request, or of the last one; -1: there was none.
+        num_prompt: prompt tokens.
+        num_processed: of those, fed so far by this request; those found in the cache are not among them.
+        num_cached: prompt tokens found in the cache.
+        num_decoded: output tokens so far.
+        max_tokens: output tokens at most.
+        seed: what its request was sent with.
+        is_speculative: a draft model may make several tokens a step.
+        prompt_text, output_text: where the server tells them (`LLAMA_SERVER_SLOTS_DEBUG=1`).
+    """
+
+    slot: int
+    n_ctx: int
+    is_processing: bool = False
+    task: int = -1
+    num_prompt: int = 0
+    num_processed: int = 0
+    num_cached: int = 0
+    num_decoded: int = 0
+    max_tokens: int = 0
+    seed: int = -1
+    is_speculative: bool = False
+    prompt_text: str = ""
+    output_text: str = ""
+
+    @property
+    def num_remaining(self) -> int:
+        """Output tokens it may still make."""
+        return max(0, self.max_tokens - self.num_decoded)
+
+    @property
+    def num_fed(self) -> int:
+        """Prompt tokens in the cache now."""
+        return (
+            self.num_prompt
+            if self.num_decoded
+            else min(self.num_cached + self.num_processed, self.num_prompt)
+        )
+
+
+class _NextToken(msgspec.Struct):
+    n_decoded: int = 0
+    n_remain: int = -1
+
+
+class _Params(msgspec.Struct):
+    n_predict: int = -1
+    seed: int = -1
+
+
+class _Slot(msgspec.Struct):
+    id: int
+    n_ctx: int = 0
+    speculative: bool = False
+    is_processing: bool = False
+    id_task: int = -1
+    n_prompt_tokens: int | None = None
+    n_prompt_tokens_processed: int = 0
+    n_prompt_tokens_cache: int = 0
+    params: _Params = msgspec.field(default_factory=_Params)
+    # A list of one since a slot may have several outputs; an object before.
+    next_token: _NextToken | list[_NextToken] = msgspec.field(default_factory=_NextToken)
+    prompt: str = ""
+    generated: str = ""
+
+
+_decoder = msgspec.json.Decoder(list[_Slot])
+
+
+def read_slots(data: bytes) -> tuple[SlotSeen, ...]:
+    """The slots of an answer, by number.
+
+    Raises:
+        NotSlots: it is none.
+    """
+    try:
+        found = _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise NotSlots(f"its /slots is not llama.cpp's: {exc}") from None
+    slots = tuple(sorted(map(_seen, found), key=lambda one: one.slot))
+    if [one.slot for one in slots] != sorted({one.slot for one in slots}) or any(s.slot < 0 for s in slots):
+        raise NotSlots("its /slots numbers two slots alike")
+    return slots
+
+
+def _seen(one: _Slot) -> SlotSeen:
+    next_token = one.next_token
+    if isinstance(next_token, list):
+        next_token = next_token[0] if next_token else _NextToken()
+    decoded = max(0, next_token.n_decoded)
+    if one.is_processing and one.n_prompt_tokens is None:
+        raise NotSlots("its /slots tells no n_prompt_tokens: this llama.cpp is too old to be followed")
+    length = max(0, one.n_prompt_tokens or 0)
+    n_ctx = max(0, one.n_ctx)
+    prompt = _prompt_length(one, length, decoded) if one.is_processing else length
+    remain, most = next_token.n_remain, one.params.n_predict
+    if most < 0:
+        most = decoded + remain if remain >= 0 else max(1, (n_ctx or _UNLIMITED) - prompt)
+    return SlotSeen(
+        slot=one.id,
+        n_ctx=n_ctx,
+        is_processing=one.is_processing,
+        task=one.id_task,
+        num_prompt=prompt,
+        num_processed=max(0, one.n_prompt_tokens_processed),
+        num_cached=max(0, min(one.n_prompt_tokens_cache, prompt)),
+        num_decoded=decoded,
+        max_tokens=max(1, most, decoded),
+        seed=one.params.seed,
+        is_speculative=one.speculative,
+        prompt_text=one.prompt,
+        output_text=one.generated,
+    )
+
+
+def _prompt_length(one: _Slot, length: int, decoded: int) -> int:
+    """Prompt tokens of a slot that works.
+
+    A token just sampled is in `n_decoded` a moment before it is in the length, so the length alone may be
+    one short; what was fed and what was cached of the prompt are settled by then.
+    """
+    settled = max(0, one.n_prompt_tokens_processed) + max(0, one.n_prompt_tokens_cache)
+    if decoded and settled in (length - decoded, length - decoded + 1):
+        return settled
+    return max(0, length - decoded)

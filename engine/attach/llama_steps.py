@@ -1,0 +1,208 @@
+"""From looks at `/slots` to the steps between them. Pure.
+
+A llama.cpp server feeds every generating slot one token in every step, and prompts beside them, so slots
+move in lockstep: a slot that generated throughout counts the steps. What is between two looks follows from
+the counts; where it does not follow (when somebody ended, if nobody else was there to count) the likeliest
+is taken, and every step that no look saw by itself is marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from engine.attach.llama_slots import SlotSeen
+
+#: Weight of the newest in the mean time of a step.
+_NEWEST = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a slot did in a step: fed `count` tokens from `position` on; made output token number `output`."""
+
+    seen: SlotSeen
+    is_prefill: bool
+    position: int
+    count: int
+    output: int | None
+    is_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A request that ended in a step, after `num_output` tokens in all."""
+
+    seen: SlotSeen
+    num_output: int
+    reason: str
+    is_sure: bool
+
+
+@dataclass(slots=True)
+class StepSeen:
+    """One step. `is_seen`: a look came right after it; else it follows from later counts."""
+
+    start_s: float
+    end_s: float
+    parts: list[Part] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    is_seen: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Stretch of one request in one slot between two looks: so many steps, and where they lie.
+
+    `units` are the steps' parts in order; `from_start`: they are the first ones, else the last.
+    """
+
+    units: list[Part]
+    from_start: bool
+    counts_all: bool
+    ended: Ended | None = None
+
+
+#: How many tokens a request made in all, if somebody knows; by the server's slot as it was last seen.
+KnownTotal = Callable[[SlotSeen], "tuple[int, str] | None"]
+
+
+class StepBuilder:
+    """Takes looks in order, gives steps."""
+
+    def __init__(self) -> None:
+        self._slots: dict[int, SlotSeen] = {}
+        self._at_s = 0.0
+        self._last_end_s = 0.0
+        self._step_s = 0.0
+        #: Requests that came and went between two looks.
+        self.num_unseen = 0
+
+    @property
+    def slots(self) -> Mapping[int, SlotSeen]:
+        """The last look."""
+        return self._slots
+
+    @property
+    def step_s(self) -> float:
+        """About how long a step takes; 0: not known."""
+        return self._step_s
+
+    def begin(self, at_s: float, slots: Sequence[SlotSeen]) -> None:
+        """The first look, or the first after a gap over which nothing is to be told."""
+        self._slots = {one.slot: one for one in slots}
+        self._at_s = self._last_end_s = at_s
+
+    def look(
+        self, at_s: float, slots: Sequence[SlotSeen], known: KnownTotal = lambda _: None
+    ) -> list[StepSeen]:
+        """The steps since the look before.
+
+        Args:
+            at_s: when it was taken.
+            known: the final number of tokens and the reason of a request's end, where these are known.
+        """
+        before, after = self._slots, {one.slot: one for one in slots}
+        elapsed = at_s - self._last_end_s
+        guess = max(1, round(elapsed / self._step_s)) if self._step_s else 1
+        runs: list[_Run] = []
+        for number in before.keys() | after.keys():
+            self._unseen(before.get(number), after.get(number))
+        going = [_going(before.get(n), now) for n, now in after.items() if now.is_processing]
+        runs += [run for run in going if run.units]
+        witnesses = [len(run.units) for run in going if run.counts_all]
+        counted = max(witnesses, default=None)
+        for number, was in before.items():
+            now = after.get(number)
+            if was.is_processing and not (now and now.is_processing and now.task == was.task):
+                follower = next((len(run.units) for run in runs if run.units[0].seen.slot == number), 0)
+                room = counted - follower if counted is not None else None
+                runs.append(_ending(was, room, guess, known(was)))
+        steps = self._laid_out(runs, at_s, was_busy=any(one.is_processing for one in before.values()))
+        self._slots, self._at_s = after, at_s
+        return steps
+
+    def _unseen(self, was: SlotSeen | None, now: SlotSeen | None) -> None:
+        if was is None or now is None or now.is_processing or now.task <= was.task or now.task < 0:
+            return
+        self.num_unseen += 1
+
+    def _laid_out(self, runs: Sequence[_Run], at_s: float, *, was_busy: bool) -> list[StepSeen]:
+        """Runs on one axis of steps, whose times share the stretch evenly."""
+        per_slot: dict[int, int] = {}
+        for run in runs:
+            if run.units:
+                slot = run.units[0].seen.slot
+                per_slot[slot] = per_slot.get(slot, 0) + len(run.units)
+        total = max(per_slot.values(), default=0)
+        if not was_busy:
+            self._last_end_s = self._at_s  # idle until the look before, at least
+        start = self._last_end_s
+        ended_only = [run.ended for run in runs if run.ended and not run.units]
+        if not total:
+            # Somebody went without a step: nothing was computed.
+            return [StepSeen(at_s, at_s, ended=ended_only)] if ended_only else []
+        each = (at_s - start) / total
+        steps = [
+            StepSeen(start + n * each, start + (n + 1) * each, is_seen=n == total - 1) for n in range(total)
+        ]
+        for run in runs:
+            first = 0 if run.from_start else total - len(run.units)
+            for place, part in enumerate(run.units, first):
+                steps[place].parts.append(part)
+            if run.ended is not None:
+                steps[first + len(run.units) - 1 if run.units else 0].ended.append(run.ended)
+        for step in steps:
+            step.parts.sort(key=lambda part: part.seen.slot)
+        self._last_end_s = at_s
+        if was_busy and each > 0:
+            self._step_s = each if not self._step_s else (1 - _NEWEST) * self._step_s + _NEWEST * each
+        return steps
+
+
+def _going(was: SlotSeen | None, now: SlotSeen) -> _Run:
+    """What the request that has a slot now did in it since the look before."""
+    is_same = was is not None and was.is_processing and was.task == now.task
+    if is_same and was is not None:
+        units = _units(was, now, now.num_decoded)
+        return _Run(units, from_start=False, counts_all=was.num_decoded > 0)
+    return _Run(_units(None, now, now.num_decoded), from_start=False, counts_all=False)
+
+
+def _units(was: SlotSeen | None, now: SlotSeen, decoded: int) -> list[Part]:
+    """Steps of one request from where it was to `decoded` output tokens."""
+    done = was.num_decoded if was else 0
+    units: list[Part] = []
+    if not done:
+        # What was cached is known only once the server has looked: until then nothing was fed.
+        fed = was.num_fed if was and was.num_processed else now.num_cached
+        is_first = not (was and was.num_processed)
+        if decoded:
+            count = max(1, now.num_prompt - fed)
+            units.append(Part(now, True, now.num_prompt - count, count, 1, is_first))
+            done = 1
+        elif now.num_fed > fed and now.num_processed:
+            units.append(Part(now, True, fed, now.num_fed - fed, None, is_first))
+    for number in range(done + 1, decoded + 1):
+        units.append(Part(now, False, now.num_prompt + number - 2, 1, number))
+    return units
+
+
+def _ending(was: SlotSeen, room: int | None, guess: int, known: tuple[int, str] | None) -> _Run:
+    """What a request that is gone did before it went.
+
+    Args:
+        room: steps it can have been in, counted by others; None: nobody counted.
+        guess: steps there were, by the clock.
+    """
+    left = was.num_remaining
+    if known is not None:
+        num_output, reason = max(known[0], was.num_decoded), known[1]
+    elif room is None:
+        num_output = was.num_decoded + (left if left <= guess + 1 else min(left, guess))
+        reason = "length" if num_output >= was.max_tokens else "stop"
+    else:
+        num_output = was.num_decoded + max(0, min(left, room))
+        reason = "length" if num_output >= was.max_tokens else "stop" if room > 0 else "abort"
+    units = _units(was, was, num_output)
+    return _Run(units, True, counts_all=False, ended=Ended(was, num_output, reason, known is not None))

@@ -1,0 +1,324 @@
+"""Prompts sent from here to a server's OpenAI route, all at once, in a thread of its own.
+
+The source that owns them asks `news()` in its own thread and finds in each `Own` what has come so far.
+Taking a prompt back closes its connection, which is how any client of these servers does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+
+import httpx2
+import msgspec
+
+from engine.attach.address import Address, Key
+from engine.attach.http import CONNECT_S, WANTS_KEY, headers_of, reason
+from engine.attach.openai import BadAnswer, Piece, Token, body_of, data_of, error_of, read_piece, route_of
+from engine.attach.plain import harmless
+from engine.attach.source import Refused
+from engine.live.commands import PromptRequest
+
+#: Prompts under way at a server at most; the others are sent as these end.
+AT_ONCE = 64
+#: Seconds between two prompts sent together, so that they arrive in their order.
+SPACING_S = 0.005
+#: How long a server may be silent in the middle of an answer: a long queue is silence, too.
+SILENCE_S = 3600.0
+_ERROR_MOST = 1 << 16
+#: The longest line of an answer.
+_LINE_MOST = 1 << 22
+
+
+class EncodedText(msgspec.Struct, frozen=True):
+    """A prompt's token ids and bytes, where a server tells them; `num_template` of them the template's."""
+
+    tokens: tuple[tuple[int, bytes], ...] = ()
+    num_template: int = 0
+
+
+@dataclass(slots=True)
+class Own:
+    """A prompt sent from here. Changed by the source's thread alone, in `Prompts.news`.
+
+    Attributes:
+        request_id, index, request, seed: as it was sent.
+        prompt: its tokens, once they are known.
+        prompt_token_ids: its ids, where the answer tells these.
+        is_encoded: they are known, or never will be.
+        tokens: output so far.
+        finish: why the server says it ended; its own counts may follow.
+        reason: why it ended; empty while anything may follow.
+        num_prompt, num_output, num_cached: the server's own count, at the end.
+    """
+
+    request_id: str
+    index: int
+    request: PromptRequest
+    seed: int
+    sent_s: float
+    prompt: EncodedText = field(default_factory=EncodedText)
+    is_encoded: bool = False
+    prompt_token_ids: tuple[int, ...] = ()
+    tokens: list[Token] = field(default_factory=list)
+    finish: str = ""
+    reason: str = ""
+    error: str = ""
+    num_prompt: int | None = None
+    num_output: int | None = None
+    num_cached: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.reason)
+
+
+#: Asks a server for a prompt's tokens.
+Encode = Callable[[httpx2.AsyncClient, PromptRequest], Coroutine[None, None, EncodedText]]
+ABORTED = "abort"
+_News = tuple[str, object]
+
+
+class Prompts:
+    """See the module's words.
+
+    Args:
+        address, key: of the server.
+        model: as the server names it.
+        encode: asks the server for a prompt's tokens; None: it tells none.
+        now_s: the source's clock.
+        indices: arrival numbers, shared with whoever else numbers requests.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        key: Key,
+        model: str,
+        encode: Encode | None,
+        now_s: Callable[[], float],
+        indices: count[int],
+    ) -> None:
+        self._address, self._key = address, key
+        self._model = model
+        self._encode = encode
+        self._now_s = now_s
+        self._indices = indices
+        self._seeds = Random()
+        self._news: deque[_News] = deque()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._order = asyncio.Lock()
+        self._client: httpx2.AsyncClient | None = None
+        #: By request id, in the order they were sent.
+        self.all: dict[str, Own] = {}
+
+    def send(self, requests: Sequence[PromptRequest]) -> list[Own]:
+        """Send prompts. Never waits.
+
+        Raises:
+            Refused: one of them cannot be sent as a text; then none is.
+        """
+        for request in requests:
+            if request.made_up is not None:
+                raise Refused("a prompt known by its length alone needs a model here; a server wants text")
+        sent = []
+        for request in requests:
+            index = next(self._indices)
+            seed = request.seed if request.seed is not None else self._new_seed()
+            own = Own(f"own-{index}", index, request, seed, self._now_s())
+            self.all[own.request_id] = own
+            sent.append(own)
+        loop = self._running()
+        for own in sent:
+            loop.call_soon_threadsafe(self._start, own.request_id, own.request, own.seed)
+        return sent
+
+    def cancel(self, request_id: str) -> None:
+        """Take one back.
+
+        Raises:
+            Refused: it was not sent from here, or has ended.
+        """
+        own = self.all.get(request_id)
+        if own is None:
+            raise Refused("another client sent it: only what was sent from here can be taken back")
+        if own.is_over:
+            raise Refused("it has ended already")
+        self._running().call_soon_threadsafe(self._stop, request_id)
+
+    def news(self) -> bool:
+        """Take in what has come since; whether anything has."""
+        had = False
+        while self._news:
+            request_id, what = self._news.popleft()
+            self._take(self.all[request_id], what)
+            had = True
+        return had
+
+    def close(self) -> None:
+        """Take all back and end the thread. From any thread, twice too."""
+        with self._lock:
+            self._is_closed = True
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(self._stop_all, loop)
+
+    # -- in the source's thread ---------------------------------------------------------------
+
+    def _new_seed(self) -> int:
+        taken = {own.seed for own in self.all.values()}
+        while (seed := self._seeds.randrange(1, 1 << 31)) in taken:
+            pass
+        return seed
+
+    def _take(self, own: Own, what: object) -> None:
+        match what:
+            case EncodedText():
+                own.prompt, own.is_encoded = what, True
+            case Piece():
+                own.tokens += what.tokens
+                own.finish = own.finish or what.finish_reason
+                own.prompt_token_ids = own.prompt_token_ids or what.prompt_token_ids
+                for name in ("num_prompt", "num_output", "num_cached"):
+                    if (value := getattr(what, name)) is not None:
+                        setattr(own, name, value)
+                own.error = own.error or harmless(what.error)
+            case str():  # why it is over, or nothing: it simply is
+                own.is_encoded = True
+                own.error = own.error or ("" if what == ABORTED else harmless(what))
+                if not (own.error or own.finish or what == ABORTED):
+                    own.error = "the server ended its answer without a reason"
+                own.reason = "error" if own.error else own.finish or "abort"
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._is_closed:
+                raise Refused("the server was let go of")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=_run, args=(self._loop,), name="prompts", daemon=True).start()
+            return self._loop
+
+    # -- in the thread of the connections -----------------------------------------------------
+
+    def _start(self, request_id: str, request: PromptRequest, seed: int) -> None:
+        task = asyncio.ensure_future(self._follow(request_id, request, seed))
+        self._tasks[request_id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(request_id, None))
+
+    def _stop(self, request_id: str) -> None:
+        task = self._tasks.get(request_id)
+        if task is not None:
+            task.cancel()
+
+    def _stop_all(self, loop: asyncio.AbstractEventLoop) -> None:
+        async def stop() -> None:
+            tasks = list(self._tasks.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._client is not None:
+                await self._client.aclose()
+            loop.stop()
+
+        self._stopping = loop.create_task(stop())
+
+    async def _follow(self, request_id: str, request: PromptRequest, seed: int) -> None:
+        def say(what: object) -> None:
+            self._news.append((request_id, what))
+
+        answer: asyncio.Future[str] | None = None
+        try:
+            async with self._gate:
+                client = self._connections()
+                async with self._order:
+                    say(await self._encoded(client, request))
+                    answer = asyncio.ensure_future(self._answer(client, request, seed, say))
+                    await asyncio.wait((answer,), timeout=SPACING_S)
+                say(await answer)
+        except asyncio.CancelledError:
+            say(ABORTED)
+        except (httpx2.HTTPError, httpx2.StreamError, RuntimeError) as exc:
+            say(reason(exc))
+        except BadAnswer as exc:
+            say(str(exc))
+        finally:
+            if answer is not None:
+                answer.cancel()
+
+    def _connections(self) -> httpx2.AsyncClient:
+        if self._client is None:
+            self._client = httpx2.AsyncClient(
+                base_url=self._address.url,
+                headers=headers_of(self._key),
+                timeout=httpx2.Timeout(SILENCE_S, connect=CONNECT_S),
+                limits=httpx2.Limits(max_connections=None),
+                follow_redirects=False,
+            )
+        return self._client
+
+    async def _encoded(self, client: httpx2.AsyncClient, request: PromptRequest) -> EncodedText:
+        if self._encode is None:
+            return EncodedText()
+        try:
+            return await self._encode(client, request)
+        except (httpx2.HTTPError, ValueError):
+            return EncodedText()  # it only tells more; the prompt itself says what is wrong
+
+    async def _answer(
+        self, client: httpx2.AsyncClient, request: PromptRequest, seed: int, say: Callable[[object], None]
+    ) -> str:
+        """Stream the answer; empty when it is over, or why there is none."""
+        refusal = ""
+        for plain in (False, True):
+            body = body_of(request, self._model, seed, plain=plain)
+            async with client.stream("POST", route_of(request), json=body) as response:
+                if response.status_code == 200:
+                    await self._pieces(response, say)
+                    return ""
+                refusal = refusal or await _refusal(response)
+                if response.status_code not in (400, 422):
+                    break  # only a server that dislikes a field may like it without
+        return refusal
+
+    async def _pieces(self, response: httpx2.Response, say: Callable[[object], None]) -> None:
+        number = 0
+        async for line in response.aiter_lines():
+            if len(line) > _LINE_MOST:
+                raise BadAnswer("the server's answer has a line without end")
+            if (data := data_of(line)) is not None:
+                piece = read_piece(data, number)
+                number += len(piece.tokens)
+                say(piece)
+
+
+async def _refusal(response: httpx2.Response) -> str:
+    if response.status_code in (401, 403):
+        return f"the server {WANTS_KEY}"
+    body = b""
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > _ERROR_MOST:
+            break
+    try:
+        message = error_of(msgspec.json.decode(body))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        message = ""
+    return f"the server says {response.status_code}: {message[:300] or 'no reason'}"
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()

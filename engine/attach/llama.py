@@ -66,7 +66,7 @@ _ABSENT = (
     ("kv", "llama.cpp has cells a slot, no pool of blocks"),
     ("waiting_requests", "only prompts sent from here are known by name"),
 )
-_NO_QUEUE = ("waiting", "its /metrics is off (--metrics): only prompts sent from here are counted")
+NO_METRICS = "its /metrics is off (--metrics turns it on): only prompts sent from here are counted"
 
 
 class LlamaSource:
@@ -97,7 +97,8 @@ class LlamaSource:
         self._looks: deque[tuple[float, tuple[SlotSeen, ...]]] = deque()
         self._newest: tuple[SlotSeen, ...] = ()
         self._next_look_s = self._next_scrape_s = 0.0
-        self._has_metrics = False
+        #: Why its metrics tell nothing; empty: they do.
+        self._no_metrics = NO_METRICS
         self._told_unseen = 0
         #: Steps made and the server's own count of them when both were last known to agree.
         self._num_steps = 0
@@ -118,7 +119,7 @@ class LlamaSource:
         props = self._http.json("/props")
         facts = _Props(props if isinstance(props, dict) else {})
         slots = self._slots()
-        self._has_metrics = self._scrape() is not None
+        self._scrape()
         if self._prompts is None:
             self._prompts = Prompts(
                 self._address, self._key, facts.model, self._encode, self._now, self._indices
@@ -143,7 +144,7 @@ class LlamaSource:
                 engine=f"llama.cpp server {facts.build}".strip(),
                 address=str(self._address),
                 inferred=_INFERRED,
-                absent=(*_ABSENT, *(() if self._has_metrics else (_NO_QUEUE,))),
+                absent=(*_ABSENT, *((("waiting", self._no_metrics),) if self._no_metrics else ())),
             ),
         )
 
@@ -189,7 +190,7 @@ class LlamaSource:
                 if step.parts:
                     self._num_steps += 1
                 records += self._records.records(step, len(slots))
-        if self._has_metrics and self._now() >= self._next_scrape_s:
+        if not self._no_metrics and self._now() >= self._next_scrape_s:
             self._compare_counts()
         return records
 
@@ -243,11 +244,14 @@ class LlamaSource:
         assert self._http is not None
         status, body = self._http.get("/metrics")
         if status != 200:
+            self._no_metrics = NO_METRICS
             return None
         try:
             samples = Samples(body.decode("utf-8", "replace"))
-        except NotMetrics:
+        except NotMetrics as exc:
+            self._no_metrics = str(exc)
             return None
+        self._no_metrics = ""
         figures = {name: value for name in FIGURES if (value := samples.sum(PREFIX + name)) is not None}
         self._records.figures(figures)
         deferred = figures.get("requests_deferred")

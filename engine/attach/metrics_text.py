@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from prometheus_client.parser import text_string_to_metric_families
-
+NO_PARSER = "reading its /metrics needs the package prometheus-client: pip install 'cbtui[metrics]'"
 Labels = tuple[tuple[str, str], ...]
 
 
 class NotMetrics(ValueError):
-    """A text that is not in Prometheus's format; one sentence."""
+    """A text that is not in Prometheus's format, or nobody here to read it; one sentence."""
 
 
 class Samples:
@@ -29,6 +28,10 @@ class Samples:
 
     def __init__(self, text: str) -> None:
         self._values: dict[str, dict[Labels, float]] = {}
+        try:
+            from prometheus_client.parser import text_string_to_metric_families
+        except ImportError:
+            raise NotMetrics(NO_PARSER) from None
         try:
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:

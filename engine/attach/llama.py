@@ -118,13 +118,16 @@ class LlamaSource:
         self._http = Http(self._address, self._key)
         props = self._http.json("/props")
         facts = _Props(props if isinstance(props, dict) else {})
+        samples = self._scrape()
         slots = self._slots()
-        self._scrape()
         if self._prompts is None:
             self._prompts = Prompts(
                 self._address, self._key, facts.model, self._encode, self._now, self._indices
             )
         self._come_back(slots)
+        total = samples.sum(PREFIX + "n_decode_total") if samples else None
+        if total is not None and not any(one.is_processing for one in slots):
+            self._agreed = (self._num_steps, total)
         n_ctx = max((one.n_ctx for one in slots), default=0)
         return Opened(
             info=ModelInfo(
@@ -182,11 +185,14 @@ class LlamaSource:
         if self._now() >= self._next_look_s:
             self._look()
         records, self._early = self._early, []
-        if self._prompts is not None and self._prompts.news():
-            records += self._records.arrivals(self._now())
+        if self._prompts is not None:
+            self._prompts.news()
+        # One that is over may still be seen in a look taken before.
+        records += self._records.arrivals(self._now(), lambda own: own.over_s < self._builder.at_s)
         while self._looks and (self._is_ready(*self._looks[0])):
             at_s, slots = self._looks.popleft()
-            for step in self._builder.look(at_s, slots, self._known_total):
+            counted = self._counted_by_server() if self._is_ending(slots) else None
+            for step in self._builder.look(at_s, slots, self._known_total, counted):
                 if step.parts:
                     self._num_steps += 1
                 records += self._records.records(step, len(slots))
@@ -257,6 +263,21 @@ class LlamaSource:
         deferred = figures.get("requests_deferred")
         self._records.num_deferred = None if deferred is None else int(deferred)
         return samples
+
+    def _is_ending(self, slots: Sequence[SlotSeen]) -> bool:
+        """Whether all that ran is gone, so that no slot is left to count the last steps."""
+        is_idle = not any(one.is_processing for one in slots)
+        return is_idle and any(one.is_processing for one in self._builder.slots.values())
+
+    def _counted_by_server(self) -> int | None:
+        """Steps since those that are told, by the server's own count; None: it is not known."""
+        if self._no_metrics or self._agreed is None or self._looks:
+            return None
+        samples = self._scrape()
+        total = samples.sum(PREFIX + "n_decode_total") if samples else None
+        steps, before = self._agreed
+        counted = None if total is None else int(total - before) - (self._num_steps - steps)
+        return counted if counted and counted > 0 else None
 
     def _compare_counts(self) -> None:
         """While nothing runs, the server's count of steps and ours can be compared."""

@@ -84,6 +84,11 @@ class StepBuilder:
         return self._slots
 
     @property
+    def at_s(self) -> float:
+        """When the last look was taken."""
+        return self._at_s
+
+    @property
     def step_s(self) -> float:
         """About how long a step takes; 0: not known."""
         return self._step_s
@@ -94,12 +99,17 @@ class StepBuilder:
         self._at_s = self._last_end_s = at_s
 
     def look(
-        self, at_s: float, slots: Sequence[SlotSeen], known: KnownTotal = lambda _: None
+        self,
+        at_s: float,
+        slots: Sequence[SlotSeen],
+        known: KnownTotal = lambda _: None,
+        counted: int | None = None,
     ) -> list[StepSeen]:
         """The steps since the look before.
 
         Args:
             at_s: when it was taken.
+            counted: how many there were, where somebody counted; only asked for where no slot did.
             known: the final number of tokens and the reason of a request's end, where these are known.
         """
         before, after = self._slots, {one.slot: one for one in slots}
@@ -111,12 +121,12 @@ class StepBuilder:
         going = [_going(before.get(n), now) for n, now in after.items() if now.is_processing]
         runs += [run for run in going if run.units]
         witnesses = [len(run.units) for run in going if run.counts_all]
-        counted = max(witnesses, default=None)
+        total = max(witnesses, default=counted)
         for number, was in before.items():
             now = after.get(number)
             if was.is_processing and not (now and now.is_processing and now.task == was.task):
                 follower = next((len(run.units) for run in runs if run.units[0].seen.slot == number), 0)
-                room = counted - follower if counted is not None else None
+                room = total - follower if total is not None else None
                 runs.append(_ending(was, room, guess, known(was)))
         steps = self._laid_out(runs, at_s, was_busy=any(one.is_processing for one in before.values()))
         self._slots, self._at_s = after, at_s
@@ -199,7 +209,8 @@ def _ending(was: SlotSeen, room: int | None, guess: int, known: tuple[int, str] 
     if known is not None:
         num_output, reason = max(known[0], was.num_decoded), known[1]
     elif room is None:
-        num_output = was.num_decoded + (left if left <= guess + 1 else min(left, guess))
+        # Most requests end by their length, and the clock is a rough witness.
+        num_output = was.num_decoded + (left if left <= 2 * guess + 2 else min(left, guess))
         reason = "length" if num_output >= was.max_tokens else "stop"
     else:
         num_output = was.num_decoded + max(0, min(left, room))

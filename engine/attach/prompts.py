@@ -53,7 +53,7 @@ class Own:
         is_encoded: they are known, or never will be.
         tokens: output so far.
         finish: why the server says it ended; its own counts may follow.
-        reason: why it ended; empty while anything may follow.
+        reason, over_s: why it ended, and when that was heard; empty while anything may follow.
         num_prompt, num_output, num_cached: the server's own count, at the end.
     """
 
@@ -69,6 +69,7 @@ class Own:
     finish: str = ""
     reason: str = ""
     error: str = ""
+    over_s: float = 0.0
     num_prompt: int | None = None
     num_output: int | None = None
     num_cached: int | None = None
@@ -198,6 +199,7 @@ class Prompts:
                 if not (own.error or own.finish or what == ABORTED):
                     own.error = "the server ended its answer without a reason"
                 own.reason = "error" if own.error else own.finish or "abort"
+                own.over_s = self._now_s()
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:

@@ -58,6 +58,8 @@ class SeenRecords:
         self._running: dict[tuple[int, int], str] = {}
         self._slots: dict[int, SlotRecord] = {}
         self._owns: dict[str, Own] = {}
+        #: Those of them whose end stands in no record yet.
+        self._open: dict[str, Own] = {}
         self._by_seed: dict[int, list[Own]] = {}
         self._submitted: set[str] = set()
         self._finished: set[str] = set()
@@ -70,7 +72,7 @@ class SeenRecords:
     def sent(self, owns: Iterable[Own]) -> None:
         """Prompts were sent."""
         for own in owns:
-            self._owns[own.request_id] = own
+            self._owns[own.request_id] = self._open[own.request_id] = own
             self._by_seed.setdefault(own.seed, []).append(own)
 
     def own_of(self, seen: SlotSeen) -> Own | None:
@@ -89,25 +91,26 @@ class SeenRecords:
         over before they were seen in a slot, unless they may still be seen (`is_unseen_over`)."""
         new = [own for own in self._pending() if own.prompt.tokens or (own.is_over and is_unseen_over(own))]
         running = set(self._running.values())
-        over = [own for own in self._owns.values() if own.is_over and own.request_id not in running]
-        over = [own for own in over if own.request_id not in self._finished and is_unseen_over(own)]
+        over = [own for own in self._open.values() if own.is_over and own.request_id not in running]
+        over = [own for own in over if is_unseen_over(own)]
         if not new and not over:
             return []
         submitted = tuple(self._request_of_own(own, len(own.prompt.tokens)) for own in new)
         finished = tuple(
             Finish(own.request_id, own.reason, None, len(own.tokens), at_s, own.error) for own in over
         )
-        self._finished.update(own.request_id for own in over)
+        for own in over:
+            self._end(own.request_id)
         return [QuietRecord(self._step, at_s, self._events(submitted=submitted, finished=finished))]
 
     def waiting(self) -> tuple[WaitingRecord, ...]:
         """Prompts sent from here that have arrived and are in no slot."""
         reason = "no_free_slot" if len(self._slots) >= self._num_slots else NOT_YET
-        gone = self._finished | set(self._running.values())
+        running = set(self._running.values())
         return tuple(
             WaitingRecord(request_id, reason)
-            for request_id in self._owns
-            if request_id in self._submitted and request_id not in gone
+            for request_id in self._open
+            if request_id in self._submitted and request_id not in running
         )
 
     def arriving(self) -> list[Own]:
@@ -115,7 +118,11 @@ class SeenRecords:
         return [own for own in self._pending() if not own.is_over]
 
     def _pending(self) -> list[Own]:
-        return [own for own in self._owns.values() if own.request_id not in self._submitted]
+        return [own for own in self._open.values() if own.request_id not in self._submitted]
+
+    def _end(self, request_id: str) -> None:
+        self._finished.add(request_id)
+        self._open.pop(request_id, None)
 
     # -- what the server says of itself -------------------------------------------------------
 
@@ -245,7 +252,7 @@ class SeenRecords:
                 error = "it ended while the server was out of sight"
             finished.append(Finish(request_id, one.reason, seen.slot, one.num_output, at_s, error))
             released.append(Release(request_id, seen.slot))
-            self._finished.add(request_id)
+            self._end(request_id)
             self._slots.pop(seen.slot, None)
             sure = sure and one.is_sure
         return tuple(finished), tuple(released), sure

@@ -39,6 +39,7 @@ from cbtui.screens.confirm import AskScreen, yes
 from cbtui.screens.looking import LookingScreen
 from cbtui.screens.main import MainScreen
 from cbtui.screens.too_small import TooSmallScreen
+from cbtui.serving.leash import end_with_server, is_served
 from cbtui.settings import Settings, SettingsError, keep_theme, read_settings, settings_path
 from engine.live.commands import Close
 
@@ -320,6 +321,8 @@ def run_app(options: LaunchOptions) -> int:
             driver = LoopDriver(options, link)
         settings = read_settings(settings_path())
         app = CbtuiApp(link, options, driver=driver, pace=Pace(), handles_signals=True, settings=settings)
+        if is_served():
+            end_with_server(driver.close)
         try:
             app.run()
         finally:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated
 
 import typer
 
 from cbtui.cli.completions import themes
+from cbtui.serving.leash import is_served
 
-#: What textual-serve puts into the environment of the programs it starts.
-WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
 Speed = Annotated[str, typer.Option(metavar="N|max", help="Steps a second at most, or as fast as it can.")]
 Paused = Annotated[bool, typer.Option("--paused", help="Start paused.")]
 Theme = Annotated[
@@ -31,8 +29,8 @@ def need_terminal(*, reads_stdin: bool = False) -> None:
     """
     from cbtui.cli.console import CommandError, is_dumb
 
-    if os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER:
-        return  # `cbtui serve` has started this program: its terminal is in a browser
+    if is_served():
+        return
     if not (sys.stdout.isatty() and (reads_stdin or sys.stdin.isatty())) or is_dumb():
         raise CommandError(
             "the screen needs a terminal; without one use `cbtui compare` (the tutorial's requests in "

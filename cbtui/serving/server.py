@@ -53,7 +53,8 @@ class ScreenServer(Server):
     """The server's pages and sessions."""
 
     def __init__(self, serving: Serving) -> None:
-        super().__init__(shlex.join(serving.command), serving.host, serving.port, title="cbtui")
+        # In the shell's place: a program sees by its parent whether the server is still there.
+        super().__init__(f"exec {shlex.join(serving.command)}", serving.host, serving.port, title="cbtui")
         self._serving = serving
         #: Sessions that are open.
         self._sessions: set[asyncio.Task[object]] = set()

@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -91,6 +93,24 @@ def test_a_full_server_says_so_and_ends_what_it_began() -> None:
 
     with Served() as server:
         asyncio.run(visit(server))
+
+
+def test_programs_of_a_killed_server_end() -> None:
+    async def visit(server: Served) -> int:
+        async with aiohttp.ClientSession(headers={"Origin": server.url}) as client:
+            socket = await client.ws_connect(f"{server.url}/ws?width=100&height=30")
+            while b"Slots" not in (await socket.receive(timeout=20)).data:
+                pass
+            [program] = server.programs()
+            server.end(signal.SIGKILL)
+            return program
+
+    with Served() as server:
+        program = asyncio.run(visit(server))
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{program}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{program}").exists()
 
 
 def test_a_port_that_is_taken_is_one_sentence(served: Served, cbtui: Any) -> None:

@@ -9,6 +9,7 @@ from cbtui.following.driver import LoopDriver
 from cbtui.following.link import Link
 from cbtui.following.pace import Pace
 from cbtui.options import LaunchOptions
+from cbtui.serving.leash import end_with_server
 from engine.fake import FakeRunner
 
 
@@ -16,6 +17,7 @@ def main() -> None:
     options, link = LaunchOptions(raw=True, speed=50.0), Link()
     driver = LoopDriver(options, link, lambda _: FakeRunner())
     app = CbtuiApp(link, options, driver=driver, pace=Pace(), handles_signals=True)
+    end_with_server(driver.close)
     app.run()
     driver.close()
     sys.exit(app.return_code)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
+
 from engine.clock import EngineClock
 from engine.config import SLOT_LIMIT, EngineConfig
 from engine.request import Request, RequestStatus, SamplingParams
@@ -83,6 +85,8 @@ class Engine:
         epoch: int = 1,
         first_index: int = 0,
     ) -> None:
+        length = min(config.max_model_len, info.max_model_len)
+        config = msgspec.structs.replace(config, max_model_len=length)
         self.runner = runner
         self.info = info
         self.clock = clock or EngineClock()
@@ -106,14 +110,17 @@ class Engine:
 
     @property
     def config(self) -> EngineConfig:
+        """The limits in force; `config.mode` is the first mode, `mode` the one now."""
         return self.scheduler.config
 
     @property
     def mode(self) -> str:
+        """One of `MODES`, by name: how the next step is batched."""
         return self._mode_name
 
     @property
     def kv(self) -> KVCacheManager:
+        """Who owns which KV block."""
         return self.scheduler.kv
 
     @property

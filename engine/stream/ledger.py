@@ -72,10 +72,12 @@ class RequestStory:
 
     @property
     def request_id(self) -> str:
+        """Unique in its stream."""
         return self.request.request_id
 
     @property
     def index(self) -> int:
+        """Arrival number, from 0."""
         return self.request.index
 
     def outputs_at(self, step: int) -> list[int]:

@@ -93,6 +93,7 @@ class TraceRecorder:
 
     @property
     def has_begun(self) -> bool:
+        """Whether the header is written."""
         return self._writer is not None
 
     def write(self, record: Record) -> None:

@@ -1,18 +1,24 @@
-"""What scheduling and recording cost a step, on a model that costs nothing.
+"""What scheduling and recording cost a step, on a model that costs nothing, and opening what was recorded.
 
-It must not grow with the queue.
+The first must not grow with the queue.
 """
 
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
+from pathlib import Path
 
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.fake import FakeRunner
+from engine.fake import FakeRunner, fake_token_bytes
+from engine.live.channels import CommandQueue, History, Mailbox
+from engine.live.replay import ReplayLoop
 from engine.request import SamplingParams
+from engine.session import drain
 from engine.step.plan import Plan, Reply
+from engine.stream.trace_files import TraceRecorder, header_of, opened
 from tests.benchmarks.report import Line, Report
 
 SLOTS = 64
@@ -46,3 +52,34 @@ def scale(report: Report) -> None:
             costs.append(1000 * (time.perf_counter() - begun - (runner.spent_s - before)))
         what = f"scheduler + record a step, {slots} slots, {requests:,} requests"
         report.add(Line(what, statistics.median(costs), "ms", 2.0, True))
+    with tempfile.TemporaryDirectory() as folder:
+        report.add(Line("10,000 recorded steps opened", _opened_s(Path(folder) / "a.trace"), "s", 1.0, True))
+
+
+def _opened_s(path: Path) -> float:
+    """Processor seconds of playing a trace of 10,000 steps of three slots to its end."""
+    runner = FakeRunner()
+    runner.start()
+    config = EngineConfig(num_blocks=2048)
+    engine = Engine(config, runner, runner.info, token_bytes=fake_token_bytes, n_top=5)
+    for number in range(300):
+        engine.add_request(list(b"prompt %d" % number), SamplingParams(max_tokens=100, ignore_eos=True))
+    recorder = TraceRecorder(path)
+    recorder.begin(header_of(runner.info, config))
+    for record in drain(engine):
+        recorder.write(record)
+    recorder.close()
+    begun = time.process_time()
+    mailbox = Mailbox()
+    with opened(path) as (header, records):
+        loop = ReplayLoop(
+            header,
+            records,
+            commands=CommandQueue(),
+            mailbox=mailbox,
+            history=History(100_000),
+            upto=float("inf"),
+        )
+        while mailbox.latest().status != "idle":
+            loop.turn()
+    return time.process_time() - begun

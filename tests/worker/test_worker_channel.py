@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -57,9 +56,8 @@ def test_garbage_is_a_wire_error(ends: Ends) -> None:
 
 def test_an_order_larger_than_the_pipe_does_not_wait_and_arrives_whole(ends: Ends) -> None:
     order = Encode(1, [PromptInput("x" * 3_000_000)])
-    before = time.monotonic()
+    # Nobody reads yet: a send that waited for the reader below would never come back.
     ends.channel.send(order)
-    assert time.monotonic() - before < 1.0
     reader, got = FrameReader(), []
     while not got:
         got = reader.feed(os.read(ends.orders, 1 << 16))

@@ -20,10 +20,12 @@ Make = Callable[..., WorkerRunner]
 QUICK_STALL = Timings(heartbeat_s=0.1, stall_s=1.0, load_stall_s=1.0)
 
 
-def seconds_to_close(runner: WorkerRunner) -> float:
-    before = time.monotonic()
-    runner.close()
-    return time.monotonic() - before
+def assert_closes(runner: WorkerRunner) -> None:
+    """Closing comes to its end although what is under way never would."""
+    closing = threading.Thread(target=runner.close, daemon=True)
+    closing.start()
+    closing.join(LIMIT_S)
+    assert not closing.is_alive()
 
 
 def run_in_thread(runner: WorkerRunner, name: str) -> tuple[threading.Thread, list[BaseException]]:
@@ -150,7 +152,7 @@ def test_closing_does_not_wait_for_a_forward(make_ready: Make, name: str) -> Non
     runner = make_ready()
     pid = runner.pid
     thread, errors = run_in_thread(runner, name)
-    assert seconds_to_close(runner) < 1.5
+    assert_closes(runner)
     assert pid is not None and is_gone(pid)
     thread.join(LIMIT_S)
     assert isinstance(errors[0], RunnerDied) and "closed" in str(errors[0])
@@ -162,7 +164,7 @@ def test_closing_does_not_wait_for_a_load_and_ends_an_installer_too(make_worker:
     events = Events(runner)
     installer = int(events.wait(Loading, 2).stage.split()[1])
     pid = runner.pid
-    assert seconds_to_close(runner) < 1.5
+    assert_closes(runner)
     assert pid is not None and is_gone(pid)
     until(lambda: is_gone(installer))
     assert not events.of(Died)
@@ -174,7 +176,7 @@ def test_closing_a_worker_that_hangs_ends_its_installer_too(make_worker: Make) -
     installer = int(Events(runner).wait(Loading, 2).stage.split()[1])
     assert runner.pid is not None
     os.kill(runner.pid, signal.SIGSTOP)
-    assert seconds_to_close(runner) < 1.5
+    assert_closes(runner)
     until(lambda: is_gone(installer))
 
 
@@ -193,18 +195,17 @@ def test_closing_does_not_wait_for_a_full_pipe(make_ready: Make) -> None:
     runner = make_ready()
     assert runner.pid is not None
     os.kill(runner.pid, signal.SIGSTOP)
-    before = time.monotonic()
+    # It reads nothing any more: what waited for it would never come back.
     runner.encode(1, [PromptInput("x" * 10_000_000)])
     runner.poll()
-    assert time.monotonic() - before < 1.0
-    assert seconds_to_close(runner) < 1.5
+    assert_closes(runner)
 
 
 def test_closing_at_once_twice_and_before_starting_is_allowed(make_worker: Make) -> None:
     runner = make_worker()
     runner.start()
-    assert seconds_to_close(runner) < 1.5
-    assert seconds_to_close(runner) < 0.1
+    assert_closes(runner)
+    assert_closes(runner)
     assert runner.poll() == [] or all(isinstance(event, Loading) for event in runner.poll())
     never_started = make_worker()
     never_started.close()

@@ -33,7 +33,7 @@ from cbtui.keymap import Keymap, remapped, written_keys
 from cbtui.keys import APP_KEYS, Key, bindings
 from cbtui.looks.guard import HarmlessFilter
 from cbtui.looks.theme import THEMES
-from cbtui.options import LaunchOptions
+from cbtui.options import LaunchOptions, risks
 from cbtui.screens.arrangement import kind_of
 from cbtui.screens.confirm import AskScreen, yes
 from cbtui.screens.looking import LookingScreen
@@ -115,6 +115,8 @@ class CbtuiApp(App[None]):
             for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
                 loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
         self._watch_size(self.size)
+        for risk in risks(self.options.runner):
+            self.notify(risk, severity="warning", timeout=15, markup=False)
         self.call_after_refresh(self._start)
 
     def _start(self) -> None:

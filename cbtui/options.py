@@ -82,6 +82,8 @@ def runner_spec(
     threads: int | None = None,
     *,
     exact: bool = False,
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
 ) -> RunnerSpec:
     """The model process those options ask for; what is None stays the runner's own choice.
 
@@ -90,10 +92,29 @@ def runner_spec(
     """
     _require("--device", (DEVICES[0] if device is None else device).partition(":")[0], DEVICES)
     _require("--dtype", DTYPES[0] if dtype is None else dtype, DTYPES)
-    asked = {"device": device, "dtype": dtype, "num_threads": threads, "exact": exact or None}
+    asked = {
+        "device": device,
+        "dtype": dtype,
+        "num_threads": threads,
+        "exact": exact or None,
+        "allow_pickle": allow_pickle or None,
+        "trust_remote_code": trust_remote_code or None,
+    }
     return RunnerSpec(
         model=model, options={name: value for name, value in asked.items() if value is not None}
     )
+
+
+def risks(runner: RunnerSpec) -> list[str]:
+    """What was asked for that lets a model do more than compute, a sentence each."""
+    found = []
+    if runner.options.get("allow_pickle"):
+        found.append(
+            "--allow-pickle: pickled weights may run code when they are read; use it for files you trust"
+        )
+    if runner.options.get("trust_remote_code"):
+        found.append("--trust-remote-code: Python code that came with the model runs on this machine as you")
+    return found
 
 
 def _require(option: str, value: str, known: tuple[str, ...]) -> None:

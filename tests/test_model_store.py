@@ -6,6 +6,8 @@ import hashlib
 import importlib
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -147,6 +149,68 @@ def test_a_kept_wheel_that_was_damaged_is_fetched_again(bench: Bench) -> None:
     (bench.models / f".{bench.bundle.wheel_name}").write_bytes(b"half")
     assert_prepared_cleanly(bench, bench.prepare())
     assert any("damaged" in stage for stage in bench.stages)
+
+
+#: What makes a difference on a disk, as Python's audit hooks name it.
+_ON_DISK = {
+    "open",
+    "os.mkdir",
+    "os.rename",
+    "os.remove",
+    "os.rmdir",
+    "os.truncate",
+    "os.chmod",
+    "shutil.rmtree",
+}
+
+
+def killed_at(bench: Bench, moment: int) -> bool:
+    """Prepare in a child that is killed right before its `moment`-th touch of the disk; whether it was."""
+    pid = os.fork()
+    if pid == 0:
+        seen = 0
+
+        def hook(event: str, arguments: tuple[object, ...]) -> None:
+            nonlocal seen
+            if event in _ON_DISK and any(str(bench.root) in str(argument) for argument in arguments):
+                seen += 1
+                if seen == moment:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+        bench.prepare()
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    return os.WIFSIGNALED(status)
+
+
+def copies(bench: Bench) -> Callable[[BundledModel, Path], list[Installer]]:
+    """An installer that needs no interpreter of its own."""
+    return lambda bundle, folder: [Installer("cp", (("cp", str(bench.wheel), str(folder)),))]
+
+
+@pytest.mark.parametrize("phase", ["first", "damaged"])
+def test_killed_at_any_touch_of_the_disk_nothing_half_made_is_taken_for_whole(
+    bench: Bench, phase: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "_POLL_S", 0.002)
+    bench.installers = copies(bench)  # type: ignore[method-assign]
+    moment = 1
+    while True:
+        shutil.rmtree(bench.root, ignore_errors=True)
+        if phase == "damaged":
+            spoil_presence(bench.prepare())
+        if not killed_at(bench, moment):
+            break
+        final = converted_folder(bench.bundle, bench.root)
+        if not cache.flaw(final, bench.bundle.gguf_sha256):
+            assert (final / "model.safetensors").read_bytes() == WEIGHTS[::-1]
+        folder = bench.prepare()
+        assert (folder / "model.safetensors").read_bytes() == WEIGHTS[::-1]
+        assert cache.flaw(folder, bench.bundle.gguf_sha256) == ""
+        assert bench.leftovers() == [bench.bundle.folder_name]
+        moment += 1
+    assert moment > 15, "there were that many moments to be killed at"
 
 
 def test_what_a_killed_process_left_is_swept(bench: Bench) -> None:
@@ -471,6 +535,32 @@ def test_a_file_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(ModelLoadError, match=r"cannot read .*secret\.gguf: Permission denied"):
         resolve(str(path), lambda _: None)
+
+
+def test_what_is_kept_is_the_users_only(as_default: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    was = os.umask(0o000)
+    try:
+        folder = as_default.prepare()
+    finally:
+        os.umask(was)
+    for path in [as_default.root, as_default.models, folder]:
+        assert path.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
+def test_a_cache_folder_an_earlier_version_left_open_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CBTUI_CACHE_DIR", raising=False)
+    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_: str(tmp_path / "cbtui"))
+    (tmp_path / "cbtui").mkdir(mode=0o755)
+    cache.private_folder(tmp_path / "cbtui" / "models")
+    assert (tmp_path / "cbtui").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o770)
+    monkeypatch.setenv("CBTUI_CACHE_DIR", str(tmp_path / "shared"))
+    cache.private_folder(tmp_path / "shared" / "models")
+    assert (tmp_path / "shared").stat().st_mode & 0o777 == 0o770
 
 
 @pytest.mark.model

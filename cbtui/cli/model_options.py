@@ -61,6 +61,24 @@ class RunsOn:
         ),
     ] = False
 
+    allow_pickle: Annotated[
+        bool,
+        typer.Option(
+            "--allow-pickle",
+            help="Read pickled weights (.bin, .pt), if there are no others. Only where you trust them: "
+            "reading them may run code.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option(
+            "--trust-remote-code",
+            help="Run Python code that comes with the model. Only where you have read it.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False
+
     def spec(self, model: str | None) -> RunnerSpec:
         """The model process to start.
 
@@ -72,4 +90,12 @@ class RunsOn:
         """
         from cbtui.options import runner_spec
 
-        return runner_spec(model, self.device, self.dtype, self.threads, exact=self.exact)
+        return runner_spec(
+            model,
+            self.device,
+            self.dtype,
+            self.threads,
+            exact=self.exact,
+            allow_pickle=self.allow_pickle,
+            trust_remote_code=self.trust_remote_code,
+        )

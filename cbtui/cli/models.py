@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cbtui.cli.console import Progress
+from cbtui.cli.console import Progress, complain
+from cbtui.options import risks
 from engine.runner import ModelRunner, Ready
 from engine.session import wait_until_ready
 from engine.worker import RunnerSpec, WorkerRunner
@@ -33,6 +34,8 @@ def loaded_model(spec: RunnerSpec, progress: Progress) -> Iterator[tuple[ModelRu
         ModelLoadError: there will be no model.
         RunnerDied: the model process ended while loading.
     """
+    for risk in risks(spec):
+        complain(f"warning: {risk}")
     runner = make_runner(spec)
     try:
         progress.say("starting the model process")

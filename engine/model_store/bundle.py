@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 
@@ -36,6 +38,14 @@ class BundledModel(msgspec.Struct, frozen=True, kw_only=True):
     def folder_name(self) -> str:
         """The converted copy's folder. It names the weights, so that other weights never pass for these."""
         return f"{self.name}-{self.gguf_sha256[:8]}"
+
+    def lock_in(self, models: Path) -> Path:
+        """What is locked while the model is prepared in a folder."""
+        return models / f".{self.name}.lock"
+
+    def kept_in(self, models: Path) -> Path:
+        """Where the checked wheel waits in a folder for its conversion."""
+        return models / f".{self.wheel_name}"
 
     @property
     def bytes_needed(self) -> int:

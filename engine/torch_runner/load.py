@@ -25,7 +25,7 @@ from engine.torch_runner.forward import CausalModel, Route
 from engine.torch_runner.norms import fuse_norms
 from engine.torch_runner.prepack import PackedLinear, prepack_linears
 from engine.torch_runner.probe import Findings, probe, probe_exact
-from engine.torch_runner.sources import check_gguf, read_config, read_tokenizer, read_weights
+from engine.torch_runner.sources import Trust, check_gguf, read_config, read_tokenizer, read_weights
 from engine.torch_runner.threads import default_num_threads
 
 DTYPES = {
@@ -52,6 +52,8 @@ class LoadOptions:
         prepack: let oneDNN keep its own copy of the linear weights, and fuse RMSNorms (CPU, float32 and
             bfloat16).
         replay: run recurring steps by replay where that gives the same logits (CPU, fast route).
+        allow_pickle: read pickled weights where there are no others.
+        trust_remote_code: run Python files that came with the model.
         cache_dir: where a `tokenizer.json` goes if the source has none.
     """
 
@@ -62,6 +64,8 @@ class LoadOptions:
     exact: bool = False
     prepack: bool = True
     replay: bool = True
+    allow_pickle: bool = False
+    trust_remote_code: bool = False
     cache_dir: Path = field(default_factory=cache_root)
 
 
@@ -93,21 +97,23 @@ def load_model(source: ResolvedModel, options: LoadOptions, progress: Progress) 
         ModelLoadError: it cannot be read, or not be run; one sentence says why.
     """
     transformers_logging.disable_progress_bar()
+    trust = Trust(options.allow_pickle, options.trust_remote_code)
     dtype, device = _dtype(options), choose_device(options.device)
     check_dtype_on(device, dtype)
     progress(Loading("reading the tokenizer", then="reading the weights"))
     if source.kind == "gguf":
         check_gguf(source)
     else:
-        config = read_config(source)
+        config = read_config(source, trust)
         check_config(config)
-        check_class(config)
-    tokenizer = read_tokenizer(source)
+        if not trust.remote_code:  # whose class nobody knows before it is there
+            check_class(config)
+    tokenizer = read_tokenizer(source, trust)
     folder = Path(source.path) if source.kind == "folder" else None
     tokenizer_path = tokenizer_json(tokenizer, folder, options.cache_dir, source.name)
     then = "unpacking the weights" if source.kind == "gguf" else "reading the weights"
     progress(Loading(then, then="checking the model"))
-    model = read_weights(source, dtype)
+    model = read_weights(source, dtype, trust)
     return _prepare(model, tokenizer, tokenizer_path, source, options, device, progress)
 
 

@@ -12,6 +12,7 @@ import socket
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,13 +36,26 @@ T = TypeVar("T")
 
 #: Seconds the Hub gets to accept a connection.
 _REACH_S = 5.0
-#: What pickled weights are called. Reading them may run code, so they are not read at all.
+#: What pickled weights are called. Reading them may run code, so they are not read unless asked for.
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 #: How far into a GGUF file its architecture is looked for, bytes; by convention it comes first.
 _GGUF_HEAD = 1 << 16
 
 
-def read_config(source: ResolvedModel) -> PreTrainedConfig:
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What the files of a model may do beyond being data; nothing, unless somebody asked for it by name.
+
+    Attributes:
+        pickle: weights may be pickled. They are still read by torch's unpickler that knows tensors only.
+        remote_code: Python files that came with the model are run.
+    """
+
+    pickle: bool = False
+    remote_code: bool = False
+
+
+def read_config(source: ResolvedModel, trust: Trust) -> PreTrainedConfig:
     """The config of a folder or a Hub id.
 
     Raises:
@@ -50,11 +64,11 @@ def read_config(source: ResolvedModel) -> PreTrainedConfig:
     return _read(
         source,
         "config",
-        lambda **where: AutoConfig.from_pretrained(source.path, trust_remote_code=False, **where),
+        lambda **where: AutoConfig.from_pretrained(source.path, trust_remote_code=trust.remote_code, **where),
     )
 
 
-def read_tokenizer(source: ResolvedModel) -> PreTrainedTokenizerBase:
+def read_tokenizer(source: ResolvedModel, trust: Trust) -> PreTrainedTokenizerBase:
     """The tokenizer.
 
     Raises:
@@ -63,12 +77,18 @@ def read_tokenizer(source: ResolvedModel) -> PreTrainedTokenizerBase:
     if source.kind == "gguf":
         file = Path(source.path)
         return _read(
-            source, "tokenizer", lambda: AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+            source,
+            "tokenizer",
+            lambda: AutoTokenizer.from_pretrained(
+                file.parent, gguf_file=file.name, trust_remote_code=trust.remote_code
+            ),
         )
     return _read(
         source,
         "tokenizer",
-        lambda **where: AutoTokenizer.from_pretrained(source.path, trust_remote_code=False, **where),
+        lambda **where: AutoTokenizer.from_pretrained(
+            source.path, trust_remote_code=trust.remote_code, **where
+        ),
     )
 
 
@@ -97,13 +117,17 @@ def check_gguf(source: ResolvedModel) -> None:
         check_config(CONFIG_MAPPING[name]())
 
 
-def read_weights(source: ResolvedModel, dtype: torch.dtype) -> PreTrainedModel:
+def read_weights(source: ResolvedModel, dtype: torch.dtype, trust: Trust) -> PreTrainedModel:
     """The model with its weights, in evaluation mode, on the CPU.
 
     Raises:
         ModelLoadError: the weights are missing, incomplete or damaged, or there is no memory for them.
     """
-    settings: dict[str, Any] = {"dtype": dtype, "output_loading_info": True, "trust_remote_code": False}
+    settings: dict[str, Any] = {
+        "dtype": dtype,
+        "output_loading_info": True,
+        "trust_remote_code": trust.remote_code,
+    }
     if source.kind == "gguf":
         file = Path(source.path)
         settings |= {"gguf_file": file.name, "quantization_config": GgufConfig(dequantize=True)}
@@ -112,8 +136,9 @@ def read_weights(source: ResolvedModel, dtype: torch.dtype) -> PreTrainedModel:
         )
     else:
         if source.kind == "folder":
-            _check_weight_files(source)
-        settings["use_safetensors"] = True
+            _check_weight_files(source, trust)
+        # None: safetensors where there are some, else pickled ones.
+        settings["use_safetensors"] = None if trust.pickle else True
         model, report = _read(
             source,
             "weights",
@@ -128,15 +153,18 @@ def read_weights(source: ResolvedModel, dtype: torch.dtype) -> PreTrainedModel:
     return model.eval()
 
 
-def _check_weight_files(source: ResolvedModel) -> None:
+def _check_weight_files(source: ResolvedModel, trust: Trust) -> None:
     folder = Path(source.path)
     files = sorted(folder.glob("*.safetensors"))
     if not files and any(any(folder.glob(pattern)) for pattern in _PICKLES):
+        if trust.pickle:
+            return
         raise ModelLoadError(
             f"the folder {source.source} holds pickled weights only, which may run code when they are read; "
             "cbtui reads .safetensors files",
             "weights",
-            "choose another model with --model, or save this one again as safetensors",
+            "choose another model with --model, save this one again as safetensors, or say --allow-pickle if "
+            "you trust where it comes from",
         )
     if not files:
         raise ModelLoadError(f"the folder {source.source} holds no weights (no .safetensors file)", "weights")
@@ -204,7 +232,17 @@ def _explained(error: BaseException, source: ResolvedModel, what: str) -> tuple[
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return f"there is not enough memory for the {what} of {source.source}", what, another
     if "trust_remote_code" in text:
-        return f"{source.source} needs code from its own repository, which cbtui does not run", what, another
+        return (
+            f"{source.source} needs code from its own repository, which cbtui does not run",
+            what,
+            ("choose another model with --model, or say --trust-remote-code if you have read that code"),
+        )
+    if "Weights only load failed" in text:
+        return (
+            f"the pickled weights of {source.source} hold more than tensors, which is not read",
+            what,
+            another,
+        )
     if names & {"SafetensorError", "UnpicklingError", "EOFError"}:
         return f"the weights of {source.source} are damaged: {_first_line(text)}", what, "fetch them again"
     if "ignore_mismatched_sizes" in text:

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from engine.model_store import cache_root
+from engine.model_store.cache import private_folder
 
 _KEPT = 8
 _TAIL_BYTES = 8192
@@ -25,12 +26,13 @@ def default_log_path() -> Path:
     name = f"worker-{os.getpid()}.log"
     folder = cache_root() / "logs"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         if not os.access(folder, os.W_OK):
             raise PermissionError(folder)
         _drop_old(folder)
     except OSError:
-        return Path(tempfile.gettempdir()) / f"cbtui-{name}"
+        # A folder of its own: in one that others write to, a name that can be guessed may be a trap.
+        return Path(tempfile.mkdtemp(prefix="cbtui-")) / name
     return folder / name
 
 
@@ -53,8 +55,9 @@ class WorkerLog:
         Raises:
             OSError: the file cannot be written.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        private_folder(self.path.parent)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = os.open(self.path, flags, 0o600)
         os.write(fd, f"--- {title}\n".encode())
         self._start = os.fstat(fd).st_size
         return fd

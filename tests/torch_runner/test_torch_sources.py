@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import gguf
@@ -10,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from huggingface_hub import constants
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, dynamic_module_utils
 
 from engine.model_store import resolve
 from engine.runner import ModelLoadError
@@ -24,8 +27,8 @@ HEADS, WIDTH, INNER = 2, 32, 64
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def loaded(model: str | Path, tmp_path: Path) -> LoadedModel:
-    options = LoadOptions(num_threads=1, cache_dir=tmp_path / "cache")
+def loaded(model: str | Path, tmp_path: Path, **asked: bool) -> LoadedModel:
+    options = LoadOptions(num_threads=1, cache_dir=tmp_path / "cache", **asked)  # type: ignore[arg-type]
     return load_model(resolve(str(model), lambda _: None), options, lambda _: None)
 
 
@@ -123,3 +126,70 @@ def test_experts_run_as_transformers_itself_chooses_to_run_them(kind: str, tmp_p
     model = loaded(tmp_path / "experts", tmp_path)
     assert (model.route, model.fallback_reason) == ("fast", "")
     assert model.info.facts.largest_difference < 1e-4
+
+
+def pickled(folder: Path) -> Path:
+    """A model whose weights are pickled, the tokenizer beside them."""
+    model = AutoModelForCausalLM.from_pretrained(small_model(folder))
+    (folder / "model.safetensors").unlink()
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    return folder
+
+
+def test_pickled_weights_are_read_where_that_is_asked_for(tmp_path: Path) -> None:
+    folder = pickled(tmp_path / "model")
+    with pytest.raises(ModelLoadError, match="may run code when they are read") as caught:
+        loaded(folder, tmp_path)
+    assert "--allow-pickle" in caught.value.hint
+    assert loaded(folder, tmp_path, allow_pickle=True).route == "fast"
+
+
+class Harm:
+    """Runs a command when it is unpickled by anybody who runs what a pickle says."""
+
+    def __init__(self, trace: Path) -> None:
+        self._trace = trace
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.system, (f"touch {self._trace}",)
+
+
+def test_a_pickle_that_would_run_code_runs_none_even_then(tmp_path: Path) -> None:
+    folder = pickled(tmp_path / "model")
+    torch.save({"a": Harm(tmp_path / "harm")}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelLoadError, match="more than tensors"):
+        loaded(folder, tmp_path, allow_pickle=True)
+    assert not (tmp_path / "harm").exists()
+
+
+CODE = """
+from pathlib import Path
+from transformers import LlamaConfig, LlamaForCausalLM
+Path(__file__).parent.joinpath("ran").touch()
+class OwnConfig(LlamaConfig):
+    model_type = "own_llama"
+class OwnForCausalLM(LlamaForCausalLM):
+    config_class = OwnConfig
+"""
+
+
+def test_code_that_comes_with_a_model_runs_only_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    folder = small_model(tmp_path / "model")
+    (folder / "own.py").write_text(CODE)
+    settings = json.loads((folder / "config.json").read_text()) | {
+        "model_type": "own_llama",
+        "architectures": ["OwnForCausalLM"],
+        "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnForCausalLM"},
+    }
+    (folder / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(ModelLoadError, match="needs code from its own repository") as caught:
+        loaded(folder, tmp_path)
+    assert "--trust-remote-code" in caught.value.hint
+    assert not list(tmp_path.rglob("ran"))
+    model = loaded(folder, tmp_path, trust_remote_code=True)
+    assert type(model.causal.model).__name__ == "OwnForCausalLM"
+    assert list(tmp_path.rglob("ran"))

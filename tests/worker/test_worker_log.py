@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ def printed(log: WorkerLog, text: bytes) -> str:
     os.write(fd, text)
     os.close(fd)
     return log.last_lines()
+
+
+def rights(path: Path) -> int:
+    return path.stat().st_mode & 0o777
 
 
 def test_only_lines_of_this_start_are_quoted(tmp_path: Path) -> None:
@@ -61,4 +66,15 @@ def test_where_the_cache_folder_cannot_be_made_the_log_is_a_temporary_file(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("CBTUI_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    assert "cbtui-worker-" in default_log_path().name
+    log = WorkerLog(default_log_path())
+    os.close(log.open("epoch 1"))
+    assert log.path.parent.name.startswith("cbtui-") and rights(log.path.parent) == 0o700
+    assert rights(log.path) == 0o600
+    shutil.rmtree(log.path.parent)
+
+
+def test_a_log_is_not_written_through_a_link_somebody_laid(tmp_path: Path) -> None:
+    (tmp_path / "worker-1.log").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError):
+        WorkerLog(tmp_path / "worker-1.log").open("epoch 1")
+    assert not (tmp_path / "precious").exists()

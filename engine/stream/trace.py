@@ -13,6 +13,7 @@ from typing import IO
 import msgspec
 
 from engine.stream.records import SCHEMA_VERSION, QuietRecord, Record, StepRecord, TraceHeader
+from engine.stream.soundness import Soundness
 
 #: The longest line that is read; a record of a prompt of a million tokens is a tenth of it.
 MOST_LINE_BYTES = 64 * 2**20
@@ -64,8 +65,10 @@ def read_records(file: IO[bytes]) -> Iterator[Record]:
     """The records after the header, one at a time.
 
     Raises:
-        TraceError: at the first line that is no record; those before it have been yielded.
+        TraceError: at the first line that is no record, or cannot follow those before it (`soundness`); they
+            have been yielded.
     """
+    soundness = Soundness()
     for number in count(2):
         line = _line(file, number)
         if not line:
@@ -73,6 +76,8 @@ def read_records(file: IO[bytes]) -> Iterator[Record]:
         record = _decode(line, number)
         if isinstance(record, TraceHeader):
             raise TraceError(f"line {number}: a second header")
+        if flaw := soundness.flaw(record):
+            raise TraceError(f"line {number}: {flaw}")
         yield record
 
 

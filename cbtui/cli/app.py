@@ -166,6 +166,7 @@ def race(
     ] = None,
     *,
     limit: Limit = None,
+    arrivals: Arrivals = None,
     max_tokens: MaxTokens = None,
     engine: EngineOptions,
     model: Model = None,
@@ -176,10 +177,12 @@ def race(
     from engine.workload import tutorial_workload
 
     need_terminal(reads_stdin=file == "-")
+    factor = checked_arrivals(arrivals)
     workload = screen_workload(file, max_tokens, limit)
     options = LaunchOptions(
         runner=runs_on.spec(model),
         config=engine.config("continuous"),
+        arrivals=factor,
         race=workload.requests if workload else tuple(tutorial_workload()),
     )
     from cbtui.app import run_app

@@ -16,6 +16,8 @@ from engine.stream.records import RequestRecord
 
 #: Token positions of a step in a chunked lane at most: with the usual budget hardly a prompt would be cut.
 CHUNKED_BUDGET = 64
+#: Steps of each lane before the race begins.
+WARM_UP_STEPS = 3
 #: Requests of the live engine that race at most: the newest ones.
 MOST_ENTRIES = 64
 
@@ -61,14 +63,20 @@ def _fit(ledger: Ledger) -> list[RequestRecord]:
     return [s.request for s in stories if s.finish is None or s.finish.reason != "ignored"]
 
 
-def lanes_of(pair: Pair, config: EngineConfig, entries: Sequence[Entry]) -> tuple[LaneSpec, LaneSpec]:
-    """The two lanes: the same limits and requests, another mode each; a chunked lane's budget is small."""
-    return (_lane(pair.one, config, entries), _lane(pair.other, config, entries))
+def lanes_of(
+    pair: Pair, config: EngineConfig, entries: Sequence[Entry], arrivals: float | None = None
+) -> tuple[LaneSpec, LaneSpec]:
+    """The two lanes: the same limits and requests, another mode each; a chunked lane's budget is small.
+
+    Args:
+        arrivals: requests come at their own times, so many times as fast; None: all at once.
+    """
+    return (_lane(pair.one, config, entries, arrivals), _lane(pair.other, config, entries, arrivals))
 
 
-def _lane(mode: str, config: EngineConfig, entries: Sequence[Entry]) -> LaneSpec:
+def _lane(mode: str, config: EngineConfig, entries: Sequence[Entry], arrivals: float | None) -> LaneSpec:
     budget = config.max_num_batched_tokens
     if mode == "chunked":
         budget = min(budget, max(CHUNKED_BUDGET, config.max_num_seqs))
     in_mode = msgspec.structs.replace(config, mode=mode, max_num_batched_tokens=budget)
-    return LaneSpec(mode, in_mode, tuple(entries))
+    return LaneSpec(mode, in_mode, tuple(entries), arrivals)

@@ -24,7 +24,7 @@ def shape(mode: str) -> str:
 def commentary(lanes: Sequence[Lane]) -> str:
     """What tells the lanes apart right now."""
     if not any(lane.run for lane in lanes):
-        return "Both lanes get the same requests at the same moment. They step in turn, one step each."
+        return "Both lanes get the same requests, each by its own clock. They step in turn, one step each."
     done = [lane for lane in lanes if lane.is_done]
     if done and len(done) < len(lanes):
         rest = next(lane for lane in lanes if not lane.is_done)

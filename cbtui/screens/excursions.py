@@ -48,11 +48,11 @@ class ExcursionScreen(ActingScreen):
             return f"{what} needs the model, which cannot run (see above)"
         return f"{what} needs the model, which is still loading: ask again when it is there"
 
-    def race(self, pair: Pair, entries: tuple[Entry, ...]) -> None:
-        """Race some requests under the live engine's limits."""
+    def race(self, pair: Pair, entries: tuple[Entry, ...], arrivals: float | None = None) -> None:
+        """Race some requests under the live engine's limits; with `arrivals`, at so many times their pace."""
         from cbtui.screens.race import RaceScreen
 
-        self.app.push_screen(RaceScreen(pair, self.state.config, entries, self._lend))
+        self.app.push_screen(RaceScreen(pair, self.state.config, entries, self._lend, arrivals=arrivals))
 
     def _lend(self, command: Lend) -> None:
         self.link.commands.put(command)
@@ -64,7 +64,7 @@ class ExcursionScreen(ActingScreen):
             from cbtui.racing.setup import pairs
 
             self.options = self.options.without_race()
-            self.race(pairs()[0], entries)
+            self.race(pairs()[0], entries, self.options.arrivals)
 
     # -- generated load -----------------------------------------------------------------------
 

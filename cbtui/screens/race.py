@@ -16,7 +16,7 @@ from cbtui import orders
 from cbtui.following.follower import Follower
 from cbtui.keys import RACE_KEYS, bindings
 from cbtui.racing.score import Lane
-from cbtui.racing.setup import Pair, lanes_of, pairs
+from cbtui.racing.setup import WARM_UP_STEPS, Pair, lanes_of, pairs
 from cbtui.racing.words import lane_title
 from cbtui.screens.arrangement import key_bar_lines
 from cbtui.screens.confirm import Answer, AskScreen
@@ -43,6 +43,7 @@ class RaceScreen(KeyedScreen, LookingScreen):
         config: both lanes' limits.
         entries: both lanes' requests.
         lend: brings a guest into the engine's thread.
+        arrivals: requests come at their own times, so many times as fast; None: all at once.
     """
 
     CSS_PATH = "race.tcss"
@@ -50,20 +51,28 @@ class RaceScreen(KeyedScreen, LookingScreen):
     BINDINGS = bindings(KEYS)
 
     def __init__(
-        self, pair: Pair, config: EngineConfig, entries: Sequence[Entry], lend: Callable[[Lend], None]
+        self,
+        pair: Pair,
+        config: EngineConfig,
+        entries: Sequence[Entry],
+        lend: Callable[[Lend], None],
+        *,
+        arrivals: float | None = None,
     ) -> None:
         super().__init__()
         self._pair = pair
         self._config = config
         self._entries = tuple(entries)
         self._lend = lend
+        self._arrivals = arrivals
         self._speed: float | None = None
         self._shows_figures = False
         self.guest = self._new_guest()
         self._followers = self._new_followers()
 
     def _new_guest(self) -> RaceGuest:
-        return RaceGuest(lanes_of(self._pair, self._config, self._entries), speed=self._speed)
+        lanes = lanes_of(self._pair, self._config, self._entries, self._arrivals)
+        return RaceGuest(lanes, speed=self._speed, warm_up_steps=WARM_UP_STEPS)
 
     def _new_followers(self) -> tuple[Follower, ...]:
         return tuple(Follower(channels.mailbox, channels.history) for channels in self.guest.channels)

@@ -20,7 +20,8 @@ from engine.live.commands import Close, Command, Pause, PromptRequest, Resume, S
 from engine.live.guest import GUEST_TICKETS, Lent
 from engine.live.prompting import inputs_of, most_tokens, prompts_of
 from engine.live.state import EngineState, Failure, Status
-from engine.racing.race import LaneSpec, Race, enter, smallest_arena, with_room
+from engine.racing.arriving import LaneFeed
+from engine.racing.race import LaneSpec, Race, smallest_arena, with_room
 from engine.runner import Encoded, EncodedPrompt, RunnerDied, RunnerError
 from engine.stream.recording import blocked_now, slots_now, waiting_now
 from engine.stream.records import RequestRecord
@@ -46,6 +47,8 @@ class RaceGuest:
         lanes: what runs, side by side; all have equally many entries, of the same prompts' kinds.
         speed: rounds a second at most; None: as fast as it can.
         paused: begin paused.
+        warm_up_steps: steps of each lane before the race, which nobody sees: the first steps of a model in a
+            layout pay for the machine's warming up, and neither lane shall pay more of it.
         source: monotonic seconds, of the lanes' clocks.
     """
 
@@ -55,6 +58,7 @@ class RaceGuest:
         *,
         speed: float | None = None,
         paused: bool = False,
+        warm_up_steps: int = 0,
         source: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.lanes = tuple(lanes)
@@ -63,6 +67,7 @@ class RaceGuest:
         self._source = source
         self._speed = speed
         self._paused = paused
+        self._warm_up_steps = warm_up_steps
         self._rounds_left = 0
         self._lent: Lent | None = None
         self._race: Race | None = None
@@ -98,21 +103,42 @@ class RaceGuest:
 
     def _open(self, prompts: Sequence[EncodedPrompt]) -> None:
         """Open an arena and fill a queue for every lane."""
-        assert self._lent is not None
-        answers = iter(prompts)
         try:
-            engines = [self._lane_engine(number, lane, answers) for number, lane in enumerate(self.lanes)]
+            self._warm_up(prompts)
+            feeds = self._lane_feeds(prompts)
+            for feed in feeds:
+                feed.enter_due()
         except RunnerDied:
             raise
         except (RunnerError, ValueError) as exc:
             self._failure = Failure("opening the lanes", str(exc))
             return
-        self._race = Race(engines)
+        engines = [feed.engine for feed in feeds]
+        self._race = Race(engines, lambda lane: feeds[lane].enter_due())
         for engine, channels in zip(engines, self.channels, strict=True):
             if (record := engine.take_quiet_record()) is not None:
                 channels.history.append(record)
 
-    def _lane_engine(self, number: int, lane: LaneSpec, answers: Iterator[EncodedPrompt]) -> Engine:
+    def _warm_up(self, prompts: Sequence[EncodedPrompt]) -> None:
+        """Run the first steps of each lane in engines that are thrown away.
+
+        Raises:
+            RunnerError: a forward failed.
+        """
+        if not self._warm_up_steps:
+            return
+        for feed in self._lane_feeds(prompts):
+            feed.enter_due()
+            for _ in range(self._warm_up_steps):
+                record = feed.engine.step() if feed.engine.has_work else None
+                if record is not None and record.failed:
+                    raise RunnerError("; ".join(record.events.errors) or "the first forward failed")
+
+    def _lane_feeds(self, prompts: Sequence[EncodedPrompt]) -> list[LaneFeed]:
+        answers = iter(prompts)
+        return [self._lane_feed(number, lane, answers) for number, lane in enumerate(self.lanes)]
+
+    def _lane_feed(self, number: int, lane: LaneSpec, answers: Iterator[EncodedPrompt]) -> LaneFeed:
         lent = self._lent
         assert lent is not None
         known: list[tuple[RequestRecord | PromptRequest, EncodedPrompt | None]] = [
@@ -140,9 +166,7 @@ class RaceGuest:
             arena_id=FIRST_ARENA + number,
             epoch=lent.epoch,
         )
-        for entry, encoded in known:
-            enter(engine, entry, encoded)
-        return engine
+        return LaneFeed(engine, known, lane.arrivals)
 
     def turn(self) -> float:
         for command in self.commands.take_all():
@@ -208,6 +232,10 @@ class RaceGuest:
         except StepLost as loss:
             self.channels[lane].history.append(loss.record)
             raise
+        except ValueError as exc:
+            self._failure = Failure("a request", str(exc))
+            self._publish()
+            return
         self.channels[lane].history.append(record)
         if race.is_even:
             self._rounds_left = max(0, self._rounds_left - 1)

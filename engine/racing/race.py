@@ -6,7 +6,7 @@ sample and never includes the others'. Pure: no threads, no channels, no words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -23,11 +23,15 @@ Entry = PromptRequest | RequestRecord
 
 
 class LaneSpec(msgspec.Struct, frozen=True):
-    """One lane: its name, its engine's limits and mode, and what it is to do."""
+    """One lane: its name, its engine's limits and mode, and what it is to do.
+
+    `arrivals`: requests come at their own times, so many times as fast; None: all at once.
+    """
 
     name: str
     config: EngineConfig
     entries: tuple[Entry, ...]
+    arrivals: float | None = None
 
 
 class Race:
@@ -35,10 +39,14 @@ class Race:
 
     Args:
         engines: one a lane, in the order they step; all on one runner, each in an arena of its own.
+        after_step: told of each lane that has stepped, before anybody asks whether it has work left.
     """
 
-    def __init__(self, engines: Sequence[Engine]) -> None:
+    def __init__(
+        self, engines: Sequence[Engine], after_step: Callable[[int], None] = lambda lane: None
+    ) -> None:
         self.engines = tuple(engines)
+        self._after_step = after_step
         #: Whose step was the last one.
         self._last = len(self.engines) - 1
 
@@ -64,13 +72,14 @@ class Race:
 
         Raises:
             StepLost: the runner died; `lane` still names the lane whose step it was.
-            ValueError: nobody has anything to do.
+            ValueError: nobody has anything to do, or what came after the step cannot be run.
         """
         lane = self.lane
         record = self.engines[lane].step()
         if record is None:
             raise ValueError("no lane has anything to do")
         self._last = lane
+        self._after_step(lane)
         return lane, record
 
     def run(self) -> Iterator[tuple[int, StepRecord]]:

@@ -21,6 +21,7 @@ from engine.racing.race import LaneSpec, Race, enter, with_room
 from engine.runner import EncodedPrompt, RunnerDied
 from engine.step.plan import Plan, Reply
 from engine.stream.comparison import folded
+from engine.stream.ledger import Ledger
 from engine.stream.records import StepRecord
 
 CAPS = (6, 50, 300, 30, 180, 45)
@@ -228,3 +229,67 @@ def test_a_race_without_a_model_says_so() -> None:
     seen(lambda: guest.channels[0].mailbox.latest().status == "failed")
     loop.commands.put(Close())
     thread.join(5)
+
+
+# -- arrivals and warming up ---------------------------------------------------------------------
+
+
+def whole_run(guest: RaceGuest, lane: int) -> Ledger:
+    return folded(guest.channels[lane].history.since(0)[1])
+
+
+def timed(*at: tuple[float, int]) -> tuple[PromptRequest, ...]:
+    return tuple(
+        PromptRequest(prompt=f"prompt {n}", max_tokens=cap, arrives_s=when)
+        for n, (when, cap) in enumerate(at)
+    )
+
+
+def test_requests_arrive_by_each_lanes_own_clock_and_nobody_waits_for_an_empty_lane() -> None:
+    """A step takes 2 s in the first lane and 1 s in the second; the third request comes to an empty lane."""
+    runner = CountingRunner()
+    entries = timed((5.0, 8), (9.0, 2), (500.0, 1))
+    specs = [LaneSpec(mode, EngineConfig(mode=mode), entries, 1.0) for mode in ("static", "continuous")]
+    guest = begun(runner, specs)
+    drained(guest)
+    slow, fast = (whole_run(guest, lane) for lane in (0, 1))
+    # 4 s after the first one: two steps of the slow lane, four of the fast one.
+    assert [slow[f"r{n}"].submitted_step for n in range(3)] == [0, 2, 10]
+    assert [fast[f"r{n}"].submitted_step for n in range(3)] == [0, 4, 8]
+    assert [story.request.arrival_s for story in fast.stories.values()] == [0.0, 4.0, 8.0]
+
+
+def test_arrival_times_can_be_faster_than_the_files() -> None:
+    runner = CountingRunner()
+    entries = timed((0.0, 9), (8.0, 2))
+    specs = [LaneSpec(f"{factor}", EngineConfig(), entries, factor) for factor in (1.0, 4.0)]
+    guest = begun(runner, specs)
+    drained(guest)
+    assert whole_run(guest, 0)["r1"].submitted_step == 4
+    assert whole_run(guest, 1)["r1"].submitted_step == 2
+
+
+def test_a_late_request_that_cannot_run_ends_the_race_with_a_sentence() -> None:
+    entries = (*timed((0.0, 3)), PromptRequest(prompt="late", max_tokens=2, arrives_s=1.0, top_p=2.0))
+    guest = begun(CountingRunner(), [LaneSpec("continuous", EngineConfig(), entries, 1.0)])
+    drained(guest)
+    failure = guest.channels[0].mailbox.latest().failure
+    assert failure is not None and "top_p" in failure.message
+
+
+def test_every_lane_is_warmed_up_before_the_first_step_that_counts() -> None:
+    runner = CountingRunner()
+    guest = begun(runner, lanes(), warm_up_steps=3)
+    assert runner.arenas == [1, 1, 1, 2, 2, 2]
+    assert all(not steps_of(guest, lane) for lane in (0, 1))
+    drained(guest)
+    for lane in (0, 1):
+        records = steps_of(guest, lane)
+        assert len(records) == STEPS[guest.lanes[lane].name]
+        assert records[0].step == 1 and records[0].start_s == 0.0
+    cold = begun(CountingRunner(), lanes())
+    drained(cold)
+    for lane in (0, 1):
+        runs = [whole_run(one, lane).stories.values() for one in (guest, cold)]
+        warm_tokens, cold_tokens = ([story.output_token_ids for story in run] for run in runs)
+        assert warm_tokens == cold_tokens

@@ -243,6 +243,8 @@ LESSON_KEYS: tuple[Key, ...] = (
         tooltip="One step of every lane"),
     Key(id="lesson.again", keys="r", action="again", label="again", group=LESSON, shown="r", rank=3,
         tooltip="This lesson from the start"),
+    Key(id="lesson.model", keys="m", action="model", label="your model/toy", group=LESSON, shown="m", rank=5,
+        tooltip="The lesson on your own model, or on the toy", help="On your own model, or on the toy"),
     Key(id="lesson.previous", keys="b", action="other(-1)", label="lesson", group=LESSON, shown="b", rank=4,
         tooltip="The lesson before", help="The lesson before, or the next one"),
     Key(id="lesson.next", keys="n", action="other(1)", label="lesson", group=LESSON, shown="n", rank=4,

@@ -45,6 +45,7 @@ class LaunchOptions:
         verify: run finished greedy requests again alone, and hold them against that.
         race: requests to race in two modes as soon as the model is there.
         lesson: the lesson the program was started for; 0: none.
+        lesson_on_model: play it on the model, once that is there, not on the toy.
         theme: one of `cbtui.settings.THEME_NAMES`; None: the settings' own.
     """
 
@@ -68,6 +69,7 @@ class LaunchOptions:
     verify: bool = False
     race: tuple[PromptRequest, ...] = ()
     lesson: int = 0
+    lesson_on_model: bool = False
     theme: str | None = None
 
     def without_race(self) -> LaunchOptions:

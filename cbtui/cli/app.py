@@ -192,8 +192,14 @@ def race(
 
 def lesson(
     number: Annotated[int | None, typer.Argument(metavar="N", help="Which one; none lists them.")] = None,
+    *,
+    real: Annotated[
+        bool, typer.Option("--real", help="On the default model, not on the toy.", rich_help_panel="Model")
+    ] = False,
+    model: Model = None,
+    runs_on: RunsOn,
 ) -> int:
-    """Six short guided scenes on a toy model: what batching does."""
+    """Six short guided scenes, on a toy model or on a real one: what batching does."""
     from cbtui.cli.console import CommandError
     from cbtui.lessons.scenes import LESSONS
 
@@ -204,9 +210,14 @@ def lesson(
     if not 1 <= number <= len(LESSONS):
         raise CommandError(f"there are lessons 1 to {len(LESSONS)}; `cbtui lesson` lists them")
     need_terminal()
-    from cbtui.app import run_lesson
+    from cbtui.app import run_app, run_lesson
+    from cbtui.options import LaunchOptions
+    from engine.worker.wire import RunnerSpec
 
-    return run_lesson(number)
+    spec = runs_on.spec(model)
+    if not real and spec == RunnerSpec():
+        return run_lesson(number)
+    return run_app(LaunchOptions(runner=spec, lesson=number, lesson_on_model=True))
 
 
 def _add(panel: str, *commands: Callable[..., int]) -> None:

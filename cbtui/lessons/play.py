@@ -1,24 +1,13 @@
-"""Plays a lesson: engines over the toy model, stepped a round at a time until the next stop. Pure of widgets.
-
-The engines run in the caller's thread: a toy step takes about a millisecond.
-"""
+"""Plays a lesson: its lanes on a stage, stepped a round at a time until the next stop. Pure of widgets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cbtui.following.follower import Follower
 from cbtui.lessons.lesson import Lesson, Stop
+from cbtui.lessons.stage import SetStage, ToyStage
 from cbtui.racing.score import Lane, Score, longest_gap_s, score
-from engine.live.commands import Step
-from engine.live.guest import Lent
-from engine.racing.guest import RaceGuest
-from engine.runner import Encoded
-from engine.stream.records import StepRecord
-from engine.toy import ToyRunner
-
-#: Likeliest words recorded beside each sampled one.
-N_TOP = 3
+from engine.stream.records import Record, StepRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +35,27 @@ class Moment:
 
 
 class LessonPlay:
-    """One playing of a lesson, from its opening."""
+    """One playing of a lesson, from its opening.
 
-    def __init__(self, lesson: Lesson) -> None:
+    Args:
+        lesson: what is played.
+        set_stage: where; on the toy model unless said otherwise.
+    """
+
+    def __init__(self, lesson: Lesson, set_stage: SetStage = ToyStage) -> None:
         self.lesson = lesson
-        self._runner = ToyRunner()
-        self._runner.start()
-        self._guest = RaceGuest(lesson.lanes, paused=True, source=lambda: self._runner.now_s)
-        self._guest.begin(
-            Lent(self._runner, self._runner.info, 1, token_bytes=self._runner.token_bytes, n_top=N_TOP)
-        )
-        for event in self._runner.poll():
-            if isinstance(event, Encoded):
-                self._guest.take(event)
-        self._followers = [Follower(one.mailbox, one.history) for one in self._guest.channels]
+        self.stage = set_stage(lesson.lanes)
         self._reached = 0
         self._is_moving = False
+        #: Each lane's newest record when the round under way was asked for; None: no round is.
+        self._before: list[Record | None] | None = None
 
     @property
     def lanes(self) -> list[Lane]:
         """The lanes after the last round."""
         return [
             Lane(spec.name, follower.frame())
-            for spec, follower in zip(self.lesson.lanes, self._followers, strict=True)
+            for spec, follower in zip(self.lesson.lanes, self.stage.followers, strict=True)
         ]
 
     @property
@@ -99,32 +86,45 @@ class LessonPlay:
         """Set off to the next stop; `round` does the steps."""
         self._is_moving = self.next_stop is not None
 
-    def round(self) -> bool:
-        """One step of every lane; whether the stop was reached in it, which ends the movement."""
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a round was asked for and is not over yet."""
+        return self._before is not None
+
+    def round(self) -> None:
+        """One step of every lane on the way to the next stop; `look` takes in what came of it."""
+        if self.next_stop is None:
+            self._is_moving = False
+        elif not self.is_under_way:
+            self._before = [follower.record for follower in self.stage.followers]
+            self.stage.ask_round()
+        self.look()
+
+    def look(self) -> bool:
+        """Take in what is new; whether anything was. A round that led to the stop ends the movement."""
+        is_new = self.stage.poll()
+        if self._before is not None and self.stage.is_settled:
+            before, self._before = self._before, None
+            self._arrive(before)
+        return is_new
+
+    def _arrive(self, before: list[Record | None]) -> None:
+        """A round is over: see whether this is the stop."""
         stop = self.next_stop
         if stop is None:
-            self._is_moving = False
-            return False
-        seen = [follower.record for follower in self._followers]
-        self._guest.commands.put(Step())
-        while self._guest.turn() <= 0:
-            pass
-        for follower in self._followers:
-            follower.poll()
-        is_there = False
-        for lane, (follower, before) in enumerate(zip(self._followers, seen, strict=True)):
-            record = follower.record
-            if isinstance(record, StepRecord) and record is not before and stop.until(lane, record):
-                is_there = True
+            return
+        followers = self.stage.followers
+        is_there = any(
+            isinstance(one.record, StepRecord) and one.record is not old and stop.until(lane, one.record)
+            for lane, (one, old) in enumerate(zip(followers, before, strict=True))
+        )
         # Nobody has anything to do: a stop that never comes must not be waited for.
-        is_drained = all(follower.state.status == "idle" for follower in self._followers)
-        if is_there or is_drained:
+        if is_there or all(one.state.status == "idle" for one in followers):
             self._reached += 1
             self._is_moving = False
-        return is_there
 
     def run_to_stop(self) -> None:
-        """Go to the next stop without showing the way."""
+        """Go to the next stop without showing the way, on a stage where that takes no time."""
         self.go()
         while self._is_moving:
             self.round()

@@ -44,7 +44,9 @@ def _lane(
     mode: str, requests: tuple[tuple[str, int], ...], *, slots: int = 3, budget: int = 2048, name: str = ""
 ) -> LaneSpec:
     config = EngineConfig(mode=mode, max_num_seqs=slots, max_num_batched_tokens=budget)
-    entries = tuple(PromptRequest(prompt=text, max_tokens=cap, seed=0) for text, cap in requests)
+    entries = tuple(
+        PromptRequest(prompt=text, max_tokens=cap, seed=0, ignore_eos=True) for text, cap in requests
+    )
     return LaneSpec(name or mode, config, entries)
 
 

@@ -12,6 +12,7 @@ from cbtui.telling.words import count
 from engine.live.load import LoadSpec, StartLoad, StopLoad
 
 if TYPE_CHECKING:
+    from cbtui.lessons.stage import SetStage
     from cbtui.racing.setup import Pair
     from cbtui.screens.load import Capacity
     from engine.live.guest import Lend
@@ -101,6 +102,11 @@ class ExcursionScreen(ActingScreen):
         steps_per_s = fastest if speed is None else min(speed, fastest or speed)
         return Capacity(self.state.config.max_num_seqs, steps_per_s)
 
+    #: Lessons are played on the loaded model; as the last one was.
+    _lessons_on_model = False
+    #: `options.lesson` is still to come, because its model loads.
+    _waits_for_lesson = False
+
     # -- lessons ------------------------------------------------------------------------------
 
     def action_lessons(self) -> None:
@@ -113,13 +119,14 @@ class ExcursionScreen(ActingScreen):
             elif self.options.lesson:
                 self.app.exit()
 
-        self.app.push_screen(ask_lesson(), chosen)
+        self.app.push_screen(ask_lesson(has_model=self._borrow is not None), chosen)
 
     def lesson(self, number: int) -> None:
         """Give a lesson, and what is chosen after it. A program started for a lesson ends with it."""
         from cbtui.screens.lesson import LessonScreen
 
         def left(following: int | None) -> None:
+            self._lessons_on_model = screen.on_model
             if following:
                 self.lesson(following)
             elif following == 0:
@@ -127,7 +134,24 @@ class ExcursionScreen(ActingScreen):
             elif self.options.lesson:
                 self.app.exit()
 
-        self.app.push_screen(LessonScreen(number), left)
+        screen = LessonScreen(number, self._borrow, on_model=self._lessons_on_model)
+        self.app.push_screen(screen, left)
+
+    def lesson_when_ready(self) -> None:
+        """What `cbtui lesson N --model …` came for, as soon as the model is there."""
+        if self._waits_for_lesson and self._borrow is not None:
+            self._waits_for_lesson = False
+            self.lesson(self.options.lesson)
+
+    @property
+    def _borrow(self) -> SetStage | None:
+        """Puts a lesson's lanes on the loaded model; None: there is none."""
+        model = self.state.model
+        if model is None or self.state.is_recording or self.state.status in ("loading", "failed"):
+            return None
+        from cbtui.lessons.stage import LentStage
+
+        return lambda lanes: LentStage(lanes, self._lend, model.name)
 
 
 def _tutorial() -> tuple[Entry, ...]:

@@ -1,4 +1,5 @@
-"""One lesson: its words above, the panels they are about below. Engines and model are the lesson's own."""
+"""One lesson: its words above, the panels they are about below. Its engines are its own; the model is a toy,
+or the loaded one, which is borrowed."""
 
 from __future__ import annotations
 
@@ -16,10 +17,12 @@ from cbtui.keys import LESSON_KEYS, bindings
 from cbtui.lessons.lesson import PanelName
 from cbtui.lessons.play import LessonPlay
 from cbtui.lessons.scenes import LESSONS
+from cbtui.lessons.stage import SetStage
 from cbtui.racing.score import Lane
 from cbtui.screens.arrangement import key_bar_lines
 from cbtui.screens.confirm import Answer, AskScreen
 from cbtui.screens.keyed import KeyedScreen
+from cbtui.screens.looking import LookingScreen
 from cbtui.widgets.gap_plot import GapPlot
 from cbtui.widgets.key_bar import KeyBar
 from cbtui.widgets.lesson_words import LessonHeader, LessonWords
@@ -43,23 +46,34 @@ _WIDGETS: dict[PanelName, Callable[..., Widget]] = {
 _BESIDE = ("mask", "row")
 
 
-class LessonScreen(KeyedScreen):
+class LessonScreen(KeyedScreen, LookingScreen):
     """Dismissed with the number of the lesson to go on with, 0 for the list, None for back.
 
     Args:
         number: of the lesson, from 1.
+        borrow: puts lanes on the loaded model; None: there is none, and the toy plays.
+        on_model: begin on the loaded model.
     """
 
     CSS_PATH = "lesson.tcss"
     KEYS = LESSON_KEYS
     BINDINGS = bindings(KEYS)
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, borrow: SetStage | None = None, *, on_model: bool = False) -> None:
         super().__init__()
         self.number = number
         self.lesson = LESSONS[number - 1]
-        self.play = LessonPlay(self.lesson)
+        self._borrow = borrow
+        self.on_model = on_model and borrow is not None
+        self.play = self._new_play()
         self._timer: Timer | None = None
+        #: Whether the next stop is wanted at once, without a pause between rounds.
+        self._is_hurried = False
+
+    def _new_play(self) -> LessonPlay:
+        if self.on_model and self._borrow is not None:
+            return LessonPlay(self.lesson, self._borrow)
+        return LessonPlay(self.lesson)
 
     def compose(self) -> ComposeResult:
         yield LessonHeader(id="lesson-header")
@@ -77,6 +91,10 @@ class LessonScreen(KeyedScreen):
         self._arrange()
         self.call_after_refresh(self.draw)
 
+    def on_unmount(self) -> None:
+        """However it is left: the model goes back."""
+        self.play.stage.close()
+
     # -- drawing ------------------------------------------------------------------------------
 
     def draw(self) -> None:
@@ -86,8 +104,9 @@ class LessonScreen(KeyedScreen):
         lanes, moment = self.play.lanes, self.play.moment
         with self.app.batch_update():
             step = max((lane.run.steps for lane in lanes if lane.run), default=0)
-            self.query_one(LessonHeader).show_lesson(self.number, len(LESSONS), self.lesson, step)
-            self.query_one(LessonWords).show_moment(moment, self.play.words())
+            where = f"{self.play.stage.name} · step {step:,}"
+            self.query_one(LessonHeader).show_lesson(self.number, len(LESSONS), self.lesson, where)
+            self.query_one(LessonWords).show_moment(moment, self._words())
             for name in self.lesson.panels:
                 for number, lane in enumerate(lanes):
                     panel = self.query_one(f"#{name}-{number}")
@@ -95,6 +114,25 @@ class LessonScreen(KeyedScreen):
                     if panel.display:
                         self._show(name, panel, lane, lanes)
             self.show_keys()
+
+    def _words(self) -> str:
+        stage = self.play.stage
+        if stage.failure:
+            return f"The model cannot go on ({stage.failure}). m plays the lesson on the toy, Esc goes back."
+        return self.play.words()
+
+    def look(self) -> None:
+        """Take in what the borrowed model did."""
+        was_at_stop = self.play.moment.at_stop
+        if not self.play.look():
+            return
+        if self.play.moment.at_stop and not was_at_stop:
+            self._stop_timer()
+            self._there()
+            return
+        self.draw()
+        if self._is_hurried and not self.play.is_under_way:
+            self._move()
 
     def _show(self, name: PanelName, panel: Any, lane: Lane, lanes: list[Lane]) -> None:
         if len(lanes) > 1:
@@ -168,15 +206,21 @@ class LessonScreen(KeyedScreen):
     def action_go(self) -> None:
         """Set off to the next stop; on the way: be there at once; after the last: the next lesson."""
         if self._timer is not None:
-            self._stop_timer()
-            self.play.run_to_stop()
-            self._there()
+            self._hurry()
         elif self.play.is_over:
             self.dismiss(self.number + 1 if self.number < len(LESSONS) else 0)
         else:
             self.play.go()
             self._timer = self.set_interval(ROUND_S, self._move)
             self._move()
+
+    def _hurry(self) -> None:
+        if self.play.stage.is_instant:
+            self._stop_timer()
+            self.play.run_to_stop()
+            self._there()
+        else:
+            self._is_hurried = True
 
     def action_step(self) -> None:
         """A round towards the next stop, and wait."""
@@ -187,6 +231,8 @@ class LessonScreen(KeyedScreen):
             self._there()
 
     def _move(self) -> None:
+        if not self.play.stage.is_settled and not self.play.is_under_way:
+            return  # the model is still being made ready
         self.play.round()
         if self.play.moment.at_stop:
             self._stop_timer()
@@ -200,14 +246,26 @@ class LessonScreen(KeyedScreen):
         self.call_after_refresh(self.draw)
 
     def _stop_timer(self) -> None:
+        self._is_hurried = False
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
 
     def action_again(self) -> None:
+        """From the start, on the same model."""
         self._stop_timer()
-        self.play = LessonPlay(self.lesson)
+        self.play.stage.close()
+        self.play = self._new_play()
         self._there()
+
+    def action_model(self) -> None:
+        """The same lesson on the other model."""
+        self.on_model = not self.on_model
+        self.action_again()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Another model only where one is loaded."""
+        return self._borrow is not None if action == "model" else True
 
     def action_other(self, by: int) -> None:
         """The lesson before or after, if there is one."""
@@ -221,11 +279,17 @@ class LessonScreen(KeyedScreen):
         self.dismiss(None)
 
 
-def ask_lesson() -> AskScreen[int]:
-    """The screen that asks for a lesson; dismissed with its number."""
+def ask_lesson(*, has_model: bool = False) -> AskScreen[int]:
+    """The screen that asks for a lesson; dismissed with its number.
+
+    Args:
+        has_model: a lesson can be played on the loaded model, too.
+    """
     answers = [
         Answer((str(n), *(("enter", "l") if n == 1 else ())), str(n), one.title, n, one.question)
         for n, one in enumerate(LESSONS, 1)
     ]
     words = "A minute each, on a toy model: your own engine is not touched."
+    if has_model:
+        words = "A minute each, on a toy model; in a lesson m plays it on your own. Your engine stands still."
     return AskScreen("Lessons", words, answers)

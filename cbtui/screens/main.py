@@ -75,7 +75,9 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
             self.query_one("#slots").focus()  # nobody types a prompt to a recording: keys act at once
         if self.options.demo:
             self.submit_demo()
-        if self.options.lesson:
+        if self.options.lesson_on_model:
+            self._lessons_on_model = self._waits_for_lesson = True
+        elif self.options.lesson:
             self.call_after_refresh(self.lesson, self.options.lesson)
 
     # -- looking and drawing ------------------------------------------------------------------
@@ -86,6 +88,7 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
             self.keep_place()
             self.draw()
             self.race_when_ready()
+            self.lesson_when_ready()
 
     def draw(self) -> None:
         """Draw the newest frame: each panel shown whose data changed."""

@@ -12,19 +12,19 @@ from cbtui.widgets.lines import LinesView
 WIDEST = 112
 
 
-def lesson_header(number: int, count: int, lesson: Lesson, step: int, cells: int) -> Line:
-    """`cbtui  Lesson 1 of 6  The wave barrier`."""
+def lesson_header(number: int, count: int, lesson: Lesson, where: str, cells: int) -> Line:
+    """`cbtui  Lesson 1 of 6  The wave barrier`, and at the right which model plays and how far it is."""
     brand: Line = ((" cbtui ", "brand"),)
     left = join((brand, ((f"Lesson {number} of {count}", ""),), ((lesson.title, "accent"),)), "   ")
-    return spread(left, ((f"toy model · step {step:,}", "dim"),), cells)
+    return spread(left, ((where, "dim"),), cells)
 
 
 class LessonHeader(Header):
     """The lesson's first line."""
 
-    def show_lesson(self, number: int, count: int, lesson: Lesson, step: int) -> None:
+    def show_lesson(self, number: int, count: int, lesson: Lesson, where: str) -> None:
         """Draw where the lesson stands."""
-        self.draw(1, lambda _, cells: lesson_header(number, count, lesson, step, cells))
+        self.draw(1, lambda _, cells: lesson_header(number, count, lesson, where, cells))
 
 
 def moment_lines(moment: Moment, words: str, cells: int, height: int) -> list[Line]:

@@ -1,8 +1,7 @@
-"""Runs a race screen's guest by hand, on the fake runner; a step takes 50 ms and 1 ms a token."""
+"""Runs a race's guest by hand, on the fake runner; a step takes 50 ms and 1 ms a token."""
 
 from __future__ import annotations
 
-from cbtui.screens.race import RaceScreen
 from engine.fake import FakeRunner, fake_token_bytes
 from engine.live.commands import Step
 from engine.live.guest import Lent
@@ -24,10 +23,10 @@ class TimedRunner(FakeRunner):
 class Track:
     """Stands in for the engine's thread."""
 
-    def __init__(self, screen: RaceScreen) -> None:
+    def __init__(self, guest: RaceGuest) -> None:
         self.runner = TimedRunner()
         self.runner.start()
-        self.guest: RaceGuest = screen.guest
+        self.guest = guest
         self.guest._source = lambda: self.runner.now
         self.guest.begin(Lent(self.runner, self.runner.info, 1, fake_token_bytes, 1))
         for event in self.runner.poll():

@@ -15,6 +15,12 @@ from cbtui.looks.pieces import plain
 from cbtui.options import LaunchOptions
 from cbtui.screens.confirm import AskScreen
 from cbtui.screens.lesson import LessonScreen
+from cbtui.widgets.key_bar import KeyBar
+from cbtui.widgets.lesson_words import LessonHeader, LessonWords
+from engine.live.commands import Close
+from engine.live.guest import Lend
+from engine.racing.guest import RaceGuest
+from tests.app.race_track import Track
 from tests.app.replay import Feeder, drive
 
 NUMBERS = range(1, len(LESSONS) + 1)
@@ -179,3 +185,105 @@ def test_lessons_fit_every_size(number: int) -> None:
         assert isinstance(app.screen, LessonScreen)
 
     drive(Feeder(), script, options=LaunchOptions(lesson=number))
+
+
+# -- on a real model -------------------------------------------------------------------------------
+
+
+def lent_guest(feeder: Feeder) -> RaceGuest:
+    (command,) = [one for one in feeder.commands if isinstance(one, Lend)]
+    guest = command.guest
+    assert isinstance(guest, RaceGuest)
+    return guest
+
+
+async def to_stop(screen: LessonScreen, track: Track, pilot: Pilot[None]) -> None:
+    """Space, and space again so that it does not wait between rounds; the engine's thread is played here."""
+    await pilot.press("space", "space")
+    for _ in range(100):
+        track.turns()
+        screen.look()
+        if screen.play.moment.at_stop:
+            return
+    raise AssertionError("the stop never came")
+
+
+@pytest.mark.parametrize("number", [1, 4])
+def test_a_lesson_on_the_loaded_model_has_the_same_stops_as_on_the_toy(number: int) -> None:
+    feeder = ready()
+    _, words, places = stops(number)
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "l", str(number), "m")
+        screen = app.screen
+        assert isinstance(screen, LessonScreen) and screen.on_model
+        header = plain(screen.query_one(LessonHeader).visible_lines()[0])
+        assert "SmolLM2-135M-Instruct · step 0" in header
+        guest = lent_guest(feeder)
+        track = Track(guest)
+        screen.look()
+        for place in places[1:]:
+            await to_stop(screen, track, pilot)
+            assert steps(screen.play) == place
+        assert screen.play.words() == words[-1]
+        await pilot.press("m")
+        assert not screen.on_model and guest.commands.take_all() == [Close()]
+        assert steps(screen.play) == [0] * len(places[0])
+
+    drive(feeder, script)
+
+
+def test_a_lesson_begun_before_the_model_is_ready_waits_for_it() -> None:
+    feeder = ready()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "l", "1", "m", "s", "space")
+        screen = app.screen
+        assert isinstance(screen, LessonScreen)
+        assert steps(screen.play) == [0]
+        track = Track(lent_guest(feeder))
+        await to_stop(screen, track, pilot)
+        assert steps(screen.play) == [3]
+        await pilot.press("escape")
+        assert track.guest.commands.take_all() == [Close()]
+
+    drive(feeder, script)
+
+
+def test_a_model_that_is_gone_is_said_in_the_lesson() -> None:
+    feeder = ready()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "l", "1", "m")
+        screen = app.screen
+        assert isinstance(screen, LessonScreen)
+        lent_guest(feeder).lost("killed")
+        screen.look()
+        said = " ".join(plain(line) for line in screen.query_one(LessonWords).visible_lines())
+        assert "The model cannot go on (model process: killed). m plays the lesson on the toy" in said
+
+    drive(feeder, script)
+
+
+def test_without_a_model_there_is_only_the_toy() -> None:
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "l", "1", "m")
+        screen = app.screen
+        assert isinstance(screen, LessonScreen) and not screen.on_model
+        assert "model" not in plain(screen.query_one(KeyBar).visible_lines()[0])
+
+    drive(Feeder(), script)
+
+
+def test_a_program_started_for_a_lesson_on_a_model_begins_it_when_that_is_there() -> None:
+    feeder = Feeder()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        assert app.screen is app.main
+        feeder.ready()
+        app.main.look()
+        await pilot.pause()
+        assert isinstance(app.screen, LessonScreen) and app.screen.number == 4 and app.screen.on_model
+        lent_guest(feeder)
+
+    drive(feeder, script, options=LaunchOptions(lesson=4, lesson_on_model=True))

@@ -131,7 +131,7 @@ def test_no_line_of_a_race_is_wider_than_what_is_visible() -> None:
         await pilot.press("escape", "r", "enter")
         screen = app.screen
         assert isinstance(screen, RaceScreen)
-        track = Track(screen)
+        track = Track(screen.guest)
         for rounds in (0, 120, 1000):
             track.rounds(rounds)
             screen.look()

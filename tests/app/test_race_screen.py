@@ -77,7 +77,7 @@ def test_keys_of_the_race_and_the_way_back() -> None:
         await pilot.press("escape", "r", "enter")
         screen = app.screen
         assert isinstance(screen, RaceScreen)
-        track = Track(screen)
+        track = Track(screen.guest)
         track.rounds(3)
         screen.look()
         assert [score(lane).steps for lane in screen.lanes] == [3, 3]
@@ -104,7 +104,7 @@ def test_the_race_ends_with_one_sentence() -> None:
         await pilot.press("escape", "r", "enter")
         screen = app.screen
         assert isinstance(screen, RaceScreen)
-        track = Track(screen)
+        track = Track(screen.guest)
         track.rounds(100)
         screen.look()
         assert commentary(screen.lanes) == (
@@ -136,7 +136,7 @@ def test_six_slots_end_in_a_tie() -> None:
         await pilot.press("escape", "r", "enter")
         screen = app.screen
         assert isinstance(screen, RaceScreen)
-        Track(screen).to_the_end()
+        Track(screen.guest).to_the_end()
         screen.look()
         assert verdict(screen.lanes).startswith(
             "A tie: 300 steps in both lanes, because with 6 slots for 6 requests nobody had to wait"
@@ -152,7 +152,7 @@ def test_padding_is_named_where_it_is_the_difference() -> None:
         await pilot.press("escape", "r", "2")
         screen = app.screen
         assert isinstance(screen, RaceScreen)
-        Track(screen).to_the_end()
+        Track(screen.guest).to_the_end()
         screen.look()
         assert "A tie: 300 steps in both lanes, but continuous-padded sent" in verdict(screen.lanes)
         assert "are padding, which a packed row does not have" in verdict(screen.lanes)
@@ -167,7 +167,7 @@ def test_a_dead_model_ends_the_race_in_words() -> None:
         await pilot.press("escape", "r", "enter")
         screen = app.screen
         assert isinstance(screen, RaceScreen)
-        track = Track(screen)
+        track = Track(screen.guest)
         track.rounds(2)
         screen.guest.lost("the model process was killed")
         screen.look()
@@ -204,7 +204,7 @@ def test_the_race_fits_every_size() -> None:
         await pilot.press("escape", "r", "enter")
         screen = app.screen
         assert isinstance(screen, RaceScreen)
-        Track(screen).rounds(20)
+        Track(screen.guest).rounds(20)
         screen.look()
         for size in ((160, 50), (80, 24), (60, 18), (40, 10), (120, 40)):
             await pilot.resize_terminal(*size)
@@ -224,7 +224,7 @@ def test_a_chunked_lane_has_a_small_budget_and_says_whether_it_mattered() -> Non
         screen = app.screen
         assert isinstance(screen, RaceScreen)
         assert screen.guest.lanes[1].config.max_num_batched_tokens == 64
-        Track(screen).to_the_end()
+        Track(screen.guest).to_the_end()
         screen.look()
         assert verdict(screen.lanes) == (
             "No prompt was long enough to be cut: 6 steps in continuous and 6 in chunked."
@@ -241,7 +241,7 @@ def test_chunks_are_praised_for_the_shorter_gap() -> None:
         await pilot.pause()
         screen = app.screen
         assert isinstance(screen, RaceScreen)
-        Track(screen).to_the_end()
+        Track(screen.guest).to_the_end()
         screen.look()
         words = verdict(screen.lanes)
         assert words.startswith("The longest a running request waited for its next token was 451.0 ms in")

@@ -20,7 +20,7 @@ def raced(rounds: int, *keys: str) -> Callable[[Pilot[None]], object]:
         await pilot.press("escape", "r", "enter")
         screen = pilot.app.screen
         assert isinstance(screen, RaceScreen)
-        track = Track(screen)
+        track = Track(screen.guest)
         track.rounds(rounds)
         screen.look()
         await pilot.press(*keys)

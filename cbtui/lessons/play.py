@@ -129,8 +129,15 @@ class LessonPlay:
         while self._is_moving:
             self.round()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the lanes are there; a borrowed model takes a moment."""
+        return all(follower.state.status != "loading" for follower in self.stage.followers)
+
     def words(self) -> str:
         """The words of the moment with the figures of the moment in them."""
+        if not self.is_ready:
+            return f"{self.stage.name} is being made ready: it reads the prompts and warms up."
         return self.moment.words.format_map(figures(self.lanes))
 
 

@@ -5,7 +5,7 @@
 # PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu   the small CPU build of torch on Linux
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model run test test-long bench lint snapshots clean
+.PHONY: help setup model run test test-long test-peers bench lint snapshots clean
 .NOTPARALLEL:
 
 PY := .venv/bin/python
@@ -15,6 +15,7 @@ help:
 	@echo "make run        set up, then open the screen (without a terminal: cbtui compare)"
 	@echo "make test       set up, then lint, types, import contracts and the tests"
 	@echo "make test-long  the tests that take minutes"
+	@echo "make test-peers against vLLM (an environment of its own, 3.4 GB in .venv-peers) and transformers"
 	@echo "make bench      speed targets, measured beside transformers (PARTS=step,peers ROUNDS=1 SCALE=0.1 JSON=file)"
 	@echo "make setup      the set-up alone: .venv, locked packages, cbtui, the default model"
 	@echo "make snapshots  take the pictures of the snapshot tests anew"
@@ -37,15 +38,22 @@ test: setup lint
 test-long: setup
 	$(PY) -m pytest -m long
 
+test-peers: setup .venv-peers/.installed
+	$(PY) -m pytest -m peers tests/peers
+
+.venv-peers/.installed: tests/peers/vllm_env.py
+	$(PY) tests/peers/vllm_env.py .venv-peers
+	@touch $@
+
 bench: setup
 	$(PY) -m tests.benchmarks $(if $(PARTS),--parts $(PARTS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
 		$(if $(SCALE),--scale $(SCALE)) $(if $(THREADS),--threads $(THREADS)) $(if $(JSON),--json $(JSON)) $(if $(CPU),--cpu)
 
 snapshots: setup
-	$(PY) -m pytest -m "not long" --snapshot-update
+	$(PY) -m pytest -m "not long and not peers" --snapshot-update
 
 clean:
-	rm -rf .venv build dist *.egg-info snapshot_report.html
+	rm -rf .venv .venv-peers build dist *.egg-info snapshot_report.html
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find cbtui engine tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

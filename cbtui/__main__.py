@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import typer
 
 from cbtui.cli.app import COMMANDS, app
+from cbtui.cli.vllm_options import split_arguments
 
 #: Options of the program itself; any other first argument that is an option is one of `launch`.
 _OWN_OPTIONS = ("-h", "--help", "--version", "--install-completion", "--show-completion")
@@ -43,6 +44,7 @@ def run(arguments: list[str]) -> int:
         arguments = ["launch", *arguments]
     try:
         defaults = _defaults() if arguments[0] == "launch" else {}
+        arguments = split_arguments(arguments)
         return app(args=arguments, prog_name="cbtui", standalone_mode=False, default_map=defaults) or 0
     except (KeyboardInterrupt, typer.Abort):
         return 130

@@ -310,7 +310,7 @@ def run_app(options: LaunchOptions) -> int:
         TraceError: the trace to record cannot be written.
         MetricsError: metrics cannot be served.
     """
-    from cbtui.following.driver import AttachDriver, LoopDriver, ReplayDriver
+    from cbtui.following.driver import AttachDriver, LoopDriver, ReplayDriver, attached_source, vllm_source
     from cbtui.following.overheard import overheard
 
     with overheard(options) as link:
@@ -318,7 +318,9 @@ def run_app(options: LaunchOptions) -> int:
         if options.replay is not None:
             driver = ReplayDriver(options.replay, options, link)
         elif options.attach is not None:
-            driver = AttachDriver(options.attach, options, link)
+            driver = AttachDriver(attached_source, options, link)
+        elif options.vllm is not None:
+            driver = AttachDriver(vllm_source, options, link)
         else:
             driver = LoopDriver(options, link)
         settings = read_settings(settings_path())

@@ -21,6 +21,14 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
+@dataclass(frozen=True, slots=True)
+class VllmServe:
+    """A vLLM to start: its executable, and what it is given behind `vllm serve`."""
+
+    executable: str
+    arguments: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOptions:
     """Options of `cbtui launch`, checked.
@@ -41,6 +49,7 @@ class LaunchOptions:
         metrics: a port to serve metrics on; None: they are not served.
         replay: a trace to show instead of running an engine, its steps up to `replay_upto` at once.
         attach: a server to follow instead of running an engine.
+        vllm: a vLLM to start and follow instead of running an engine.
         key: what it wants to see before it answers; None: what the environment has.
         verify: run finished greedy requests again alone, and hold them against that.
         race: requests to race in two modes as soon as the model is there.
@@ -65,6 +74,7 @@ class LaunchOptions:
     replay: Path | None = None
     replay_upto: float = 0
     attach: Address | None = None
+    vllm: VllmServe | None = None
     key: Key | None = None
     verify: bool = False
     race: tuple[PromptRequest, ...] = ()

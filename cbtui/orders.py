@@ -20,9 +20,25 @@ def pause_order(state: EngineState) -> Command:
 
 
 def mode_order(state: EngineState) -> Command:
-    """The other one of static and continuous. From any other mode: static, the one to compare with."""
+    """The other one of static and continuous. From any other mode: static, the one to compare with.
+
+    Raises:
+        NoOrder: the observed server has no such mode.
+    """
     wanted = state.pending_mode or state.mode
-    return SetMode("continuous" if wanted == "static" else "static")
+    return chosen_mode(state, "continuous" if wanted == "static" else "static")
+
+
+def chosen_mode(state: EngineState, name: str) -> Command:
+    """One of all modes.
+
+    Raises:
+        NoOrder: the observed server does not have it.
+    """
+    whose = state.provenance
+    if whose is not None and state.is_attached and (why := whose.why_not(name)):
+        raise NoOrder(f"{whose.engine} cannot be {name}: {why}")
+    return SetMode(name)
 
 
 def slots_order(state: EngineState, by: int) -> Command:

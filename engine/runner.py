@@ -141,13 +141,17 @@ class EncodedPrompt(msgspec.Struct, frozen=True):
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):
-    """Progress of a start. `stage` is what is done now, `then` what is next, in the user's words."""
+    """Progress of a start. `stage` is what is done now, `then` what is next, in the user's words.
+
+    `said`: what another program printed last that is being started.
+    """
 
     stage: str
     done: int = 0
     total: int = 0
     unit: str = ""
     then: str = ""
+    said: tuple[str, ...] = ()
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):

@@ -28,9 +28,10 @@ from cbtui.cli.screen_files import screen_workload, with_bad
 from cbtui.cli.screen_options import Paused, Speed, Theme, need_terminal, steps_per_s, theme_named
 from cbtui.cli.serve_command import PASSES_ON, serve
 from cbtui.cli.settings_command import settings
+from cbtui.cli.vllm_options import ENGINES, EngineName, Vllm, VllmArguments, vllm_serve
 
 if TYPE_CHECKING:
-    from cbtui.options import LaunchOptions
+    from cbtui.options import LaunchOptions, VllmServe
 
     #: Who opens a screen; `launch` may be given another than `run_app`, as its context's object.
     OpenScreen = Callable[[LaunchOptions], int]
@@ -116,6 +117,9 @@ def launch(
     engine: EngineOptions,
     model: Model = None,
     runs_on: RunsOn,
+    engine_name: EngineName = "cbtui",
+    vllm: Vllm = None,
+    vllm_arguments: VllmArguments = None,
 ) -> int:
     """Open the screen.
 
@@ -123,6 +127,7 @@ def launch(
     """
     from cbtui.options import DEFAULT_MAX_TOKENS, LaunchOptions
 
+    other = _other_engine(context, engine_name, vllm, vllm_arguments)
     open_screen: OpenScreen | None = context.obj
     if open_screen is None:
         need_terminal(reads_stdin=file == "-")
@@ -148,12 +153,30 @@ def launch(
         metrics=metrics,
         verify=verify,
         theme=theme_named(theme),
+        vllm=other,
     )
     if open_screen is None:
         from cbtui.app import run_app
 
         open_screen = run_app
     return with_bad(open_screen(options), workload)
+
+
+def _other_engine(
+    context: typer.Context, name: str, executable: str | None, arguments: list[str] | None
+) -> VllmServe | None:
+    """What to start instead of this engine.
+
+    Raises:
+        ValueError: there is no such engine, or it cannot be started so.
+    """
+    if name not in ENGINES:
+        raise ValueError(f"--engine must be one of {', '.join(ENGINES)}, not {name}")
+    if name == "vllm":
+        return vllm_serve(context, executable, arguments or [])
+    if executable is not None:
+        raise ValueError("--vllm goes with --engine vllm")
+    return None
 
 
 def race(

@@ -14,7 +14,6 @@ from cbtui.following.link import Link
 from cbtui.options import LaunchOptions
 
 if TYPE_CHECKING:
-    from engine.attach.address import Address
     from engine.attach.source import Source
     from engine.runner import ModelRunner
 
@@ -127,17 +126,37 @@ class ReplayDriver:
         self._is_closed = True
 
 
+def attached_source(options: LaunchOptions) -> Source:
+    """The server that runs elsewhere."""
+    from engine.attach.address import key_of
+    from engine.attach.opening import source_of
+
+    assert options.attach is not None
+    return source_of(options.attach, key_of() if options.key is None else options.key)
+
+
+def vllm_source(options: LaunchOptions) -> Source:
+    """A vLLM of this program's own."""
+    from engine.attach.vllm_child import VllmChild
+    from engine.attach.vllm_launch import LaunchedVllm
+
+    assert options.vllm is not None
+    return LaunchedVllm(VllmChild(options.vllm.executable, options.vllm.arguments))
+
+
 class AttachDriver:
-    """Implements `EngineDriver` on a server that runs elsewhere.
+    """Implements `EngineDriver` on a server that schedules by itself.
 
     Args:
-        address: of the server.
-        options: its key, requests to send, and whether to begin with its records held back.
+        make_source: makes what it is followed through.
+        options: requests to send, and whether to begin with its records held back.
         link: shared with the screen.
     """
 
-    def __init__(self, address: Address, options: LaunchOptions, link: Link) -> None:
-        self._address = address
+    def __init__(
+        self, make_source: Callable[[LaunchOptions], Source], options: LaunchOptions, link: Link
+    ) -> None:
+        self._make_source = make_source
         self._options = options
         self._link = link
         self._lock = threading.Lock()
@@ -147,16 +166,13 @@ class AttachDriver:
     def run(self, should_stop: Callable[[], bool]) -> None:
         """Block until a `Close` command, `close()` or `should_stop()`."""
         from cbtui.following.file_feed import FileFeed
-        from engine.attach.address import key_of
         from engine.attach.loop import AttachLoop
-        from engine.attach.opening import source_of
 
         options = self._options
         with self._lock:
             if self._is_closed:
                 return
-            key = key_of() if options.key is None else options.key
-            source = self._source = source_of(self._address, key)
+            source = self._source = self._make_source(options)
         feed = FileFeed(options.requests, options.arrivals, self._link, raw=options.raw)
 
         def between_turns() -> bool:

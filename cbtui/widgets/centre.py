@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widgets import Static
 
-from cbtui.looks.tokens import prose
+from cbtui.looks.tokens import clip, prose
 from cbtui.telling.words import size as progress
 from engine.live.state import EngineState, Failure
 from engine.runner import Loading
@@ -13,6 +13,8 @@ from engine.runner import Loading
 #: Marks every panel that shows the recording.
 RECORDED = "RECORDED"
 #: Cells of the progress bar.
+#: Of a line that another program printed.
+SAID_CELLS = 68
 BAR_CELLS = 40
 
 
@@ -57,6 +59,8 @@ def loading_text(loading: Loading | None, *, is_paused: bool = False) -> Content
         parts += [f"  {progress(loading.done, 0, loading.unit)}"]
     if loading.then:
         parts += ["\n", ("then: ", "$foreground 55%"), loading.then]
+    for line in loading.said:
+        parts += ["\n", (clip(line, SAID_CELLS), "$foreground 55%")]
     parts += ["\n", (waits, "$foreground 55%")]
     return Content.assemble(*parts)
 

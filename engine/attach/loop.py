@@ -7,13 +7,23 @@ with growing waits, for as long as it takes.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
 
 import msgspec
 
-from engine.attach.source import Opened, Queue, Refused, Source, SourceLost, SourceOver
+from engine.attach.source import (
+    Opened,
+    Queue,
+    Refused,
+    Source,
+    SourceFailed,
+    SourceLost,
+    SourceOver,
+    SourceStarting,
+)
 from engine.config import EngineConfig
 from engine.live.channels import CommandQueue, History, Mailbox
 from engine.live.commands import (
@@ -39,6 +49,8 @@ from engine.stream.records import QuietRecord, Record, StepRecord
 READ_S = 0.02
 #: Seconds between two tries of a lost server: the first, and the most they grow to.
 RETRY_S, RETRY_MOST_S = 0.5, 15.0
+#: Seconds between two looks at a server that is being started.
+STARTING_S = 0.1
 
 NOT_OURS = "the server schedules by itself, and attaching never changes it"
 NO_PACE = "the server sets the pace; space holds its steps back, s shows them one by one"
@@ -74,6 +86,7 @@ class AttachLoop:
         self._opened: Opened | None = None
         self._config = EngineConfig()
         self._failure: Failure | None = None
+        self._starting: SourceStarting | None = None
         self._is_lost = True
         self._is_over = False
         self._is_closed = False
@@ -91,6 +104,7 @@ class AttachLoop:
         """Block until `Close` comes or `should_stop()`."""
         self._publish()
         try:
+            self._try_again()  # before any command: a server that is being started takes prompts
             while not (self._is_closed or should_stop()):
                 self.turn()
         finally:
@@ -120,8 +134,14 @@ class AttachLoop:
             self._say_wait(wait_s)
             self._commands.wait(min(wait_s, READ_S))
             return
+        self._starting = None
         try:
             opened = self._source.open()
+        except SourceStarting as exc:
+            self._starting, self._failure = exc, None
+            self._retry_at = self._now_s() + STARTING_S
+        except SourceFailed as exc:
+            self._fail(exc.failure)
         except SourceLost as exc:
             self._lose(str(exc))
         except SourceOver as exc:
@@ -135,6 +155,8 @@ class AttachLoop:
     def _read(self) -> None:
         try:
             records = self._source.read(READ_S)
+        except SourceFailed as exc:
+            self._fail(exc.failure)
         except SourceLost as exc:
             self._lose(str(exc))
         except SourceOver as exc:
@@ -148,9 +170,13 @@ class AttachLoop:
         self._is_lost, self._retry_at = True, self._now_s() + wait_s
         self._failure = Failure("server", message, retry_s=wait_s)
 
+    def _fail(self, failure: Failure) -> None:
+        """Wait for somebody to say that it is tried again."""
+        self._is_lost, self._retry_at, self._failure = True, math.inf, failure
+
     def _say_wait(self, wait_s: float) -> None:
         # In whole seconds, so that waiting is no news twenty times a second.
-        if self._failure is not None:
+        if self._failure is not None and self._failure.retry_s is not None:
             self._failure = msgspec.structs.replace(self._failure, retry_s=float(-(-wait_s // 1)))
 
     def _end(self, message: str) -> None:
@@ -213,7 +239,7 @@ class AttachLoop:
                 self._reject(NOT_OURS)
 
     def _ask(self, ask: Callable[[], None]) -> None:
-        if self._opened is None or self._is_lost:
+        if (self._opened is None or self._is_lost) and self._starting is None:
             self._reject("the server does not answer yet; send it again when it does")
             return
         try:
@@ -237,14 +263,15 @@ class AttachLoop:
 
     def _state(self) -> EngineState:
         last, now, opened = self._last, standing_after(self._last, self._late), self._opened
-        queue = None if self._is_standing or self._is_lost else self._source.queue()
+        is_silent = self._is_standing or (self._is_lost and self._starting is None)
+        queue = None if is_silent else self._source.queue()
         queue = queue or Queue(waiting_count=now.waiting_count, waiting=now.waiting)
         return EngineState(
             version=self._version,
             status=self._status(bool(now.slots or queue.waiting_count or queue.arriving)),
             paused=self._paused,
             until=self._until.words if self._until else "",
-            loading=None if opened else Loading("connecting to the server"),
+            loading=self._loading(),
             failure=self._failure,
             model=opened.info if opened else None,
             mode=last.mode if last else self._config.mode,
@@ -258,15 +285,20 @@ class AttachLoop:
             arriving=queue.arriving,
             num_records=self._history.total,
             rejection=self._rejection,
-            provenance=opened.provenance if opened else None,
+            provenance=known.provenance if (known := self._starting or opened) else None,
         )
+
+    def _loading(self) -> Loading | None:
+        if self._starting is not None:
+            return self._starting.loading
+        return None if self._opened else Loading("connecting to the server")
 
     def _status(self, has_work: bool) -> Status:
         if self._is_closed:
             return "closed"
         if self._failure is not None:
             return "failed"
-        if self._opened is None:
+        if self._opened is None or self._starting is not None:
             return "loading"
         if self._is_standing:
             return "paused"

@@ -13,13 +13,30 @@ import msgspec
 
 from engine.config import EngineConfig
 from engine.live.commands import PromptRequest
-from engine.live.state import Arriving
-from engine.runner import ModelInfo
+from engine.live.state import Arriving, Failure
+from engine.runner import Loading, ModelInfo
 from engine.stream.records import Provenance, Record, WaitingRecord
 
 
 class SourceLost(Exception):
     """The server does not answer, or not as it did; the message is one sentence. It may come back."""
+
+
+class SourceStarting(Exception):
+    """The server is on its way, this far; it is asked again soon. `provenance`: what is known of it."""
+
+    def __init__(self, loading: Loading, provenance: Provenance) -> None:
+        super().__init__(loading.stage)
+        self.loading = loading
+        self.provenance = provenance
+
+
+class SourceFailed(Exception):
+    """The server cannot run, and somebody has to see to it before it is tried again."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 class SourceOver(Exception):
@@ -67,6 +84,8 @@ class Source(Protocol):
 
         Raises:
             SourceLost: nobody answers, or not as such a server does.
+            SourceStarting: it is being started. Prompts may be sent already; they wait.
+            SourceFailed: it cannot run.
             SourceOver: it cannot be opened a second time.
         """
 
@@ -74,7 +93,7 @@ class Source(Protocol):
         """Records since the last call; waits for the first of them at most so long.
 
         Raises:
-            SourceLost, SourceOver: as they say. Records read before are returned first.
+            SourceLost, SourceFailed, SourceOver: as they say. Records read before are returned first.
         """
 
     def queue(self) -> Queue | None:

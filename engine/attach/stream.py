@@ -94,6 +94,11 @@ class StreamSource:
         if one is not None:
             one.close()
 
+    def take_index(self) -> int:
+        """The arrival number of a request that the stream itself will never show."""
+        assert isinstance(self._reader, VllmLines)
+        return self._reader.take_index()
+
     # -- lines --------------------------------------------------------------------------------
 
     def _receive(self) -> None:

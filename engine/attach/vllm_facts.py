@@ -28,7 +28,21 @@ def provenance_of(header: Header, address: str) -> Provenance:
         address=address,
         inferred=tuple(inferred),
         absent=(("logprobs", "vLLM computes them for those who ask only"),),
+        no_modes=_no_modes(mode_of(header)),
     )
+
+
+#: vLLM decides how it batches when it starts, and what it does not have at all.
+_NO_MODES = {
+    "static": "a slot is free the moment its request ends; it never waits for a wave",
+    "continuous-padded": "its row is packed; there is no rectangle to pad",
+    "continuous": "prompts are cut to its budget; start it with --no-enable-chunked-prefill",
+    "chunked": "it was started with --no-enable-chunked-prefill",
+}
+
+
+def _no_modes(now: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name, why) for name, why in _NO_MODES.items() if name != now)
 
 
 def unfit(header: Header) -> str:
@@ -40,7 +54,7 @@ def unfit(header: Header) -> str:
     return ""
 
 
-def info_of(header: Header, tokenizer_path: str = "") -> ModelInfo:
+def info_of(header: Header, tokenizer_path: str = "", *, has_chat_template: bool = False) -> ModelInfo:
     """The model it serves."""
     return ModelInfo(
         name=header.model.rstrip("/").rpartition("/")[2],
@@ -49,6 +63,7 @@ def info_of(header: Header, tokenizer_path: str = "") -> ModelInfo:
         dtype=header.dtype,
         max_model_len=header.max_model_len,
         tokenizer_path=tokenizer_path,
+        has_chat_template=has_chat_template,
     )
 
 

@@ -117,6 +117,11 @@ class VllmFold:
                 self._pending.errors.append(f"the recorder in the server failed: {what}")
         return []
 
+    def take_index(self) -> int:
+        """The next arrival number."""
+        index, self._num_arrived = self._num_arrived, self._num_arrived + 1
+        return index
+
     def _follow_on(self) -> None:
         """A stream that begins without a keyframe begins with an empty server: a file does."""
         if self._lacks == "beginning":
@@ -193,11 +198,10 @@ class VllmFold:
         return self._say(time_s, submitted=tuple(submitted), tokens=self._new_tokens(ids))
 
     def _request_record(self, line: Arrived, request: Followed) -> RequestRecord:
-        index, self._num_arrived = self._num_arrived, self._num_arrived + 1
         ids = tuple(request.tokens[: request.num_prompt])
         return RequestRecord(
             request.request_id,
-            index,
+            self.take_index(),
             ids,
             self._text(ids),
             request.max_tokens,

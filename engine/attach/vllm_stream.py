@@ -47,14 +47,20 @@ class VllmLines:
         if reason := unfit(header):
             raise Unfit(reason)
         tokenizer = tokenizer_file(header.tokenizer)
+        info = info_of(header, str(tokenizer or ""), has_chat_template=_has_chat_template(tokenizer))
         if self._fold is None:
             self._fold = VllmFold(TokenBytes(tokenizer) if tokenizer else None)
         self._early += self._fold.take(header)
         return Opened(
-            info=info_of(header, str(tokenizer or "")),
+            info=info,
             config=config_of(header),
             provenance=provenance_of(header, self._address),
         )
+
+    def take_index(self) -> int:
+        """The next arrival number, for a request that is not in the stream."""
+        assert self._fold is not None
+        return self._fold.take_index()
 
     def records(self, line: bytes, number: int) -> list[Record]:
         """The records a later line completes.
@@ -91,6 +97,17 @@ def tokenizer_file(name: str) -> Path | None:
     snapshots = hub / f"models--{name.replace('/', '--')}" / "snapshots"
     files = [one for one in snapshots.glob("*/tokenizer.json") if one.is_file()]
     return max(files, key=lambda one: one.stat().st_mtime, default=None)
+
+
+def _has_chat_template(tokenizer: Path | None) -> bool:
+    if tokenizer is None:
+        return False
+    if (tokenizer.parent / "chat_template.jinja").is_file():
+        return True
+    try:
+        return '"chat_template"' in (tokenizer.parent / "tokenizer_config.json").read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _decoded(line: bytes, number: int) -> vllm_lines.Line:

@@ -36,12 +36,14 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
         address: where it was found; never with credentials in it.
         inferred: facts that follow from others it does tell.
         absent: facts it does not tell: what stands in their fields means nothing.
+        no_modes: modes of this engine that it does not have, or not while it runs.
     """
 
     engine: str
     address: str = ""
     inferred: tuple[tuple[str, str], ...] = ()
     absent: tuple[tuple[str, str], ...] = ()
+    no_modes: tuple[tuple[str, str], ...] = ()
 
     def why_inferred(self, fact: str) -> str:
         """Why a fact is inferred; empty: it is not."""
@@ -50,6 +52,10 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     def why_absent(self, fact: str) -> str:
         """Why a fact is not there; empty: it is."""
         return dict(self.absent).get(fact, "")
+
+    def why_not(self, mode: str) -> str:
+        """Why it cannot be switched to a mode; empty: nothing is known against it."""
+        return dict(self.no_modes).get(mode, "")
 
 
 #: What a source may have to infer, or not know at all. `steps`: where one ends and the next begins, and

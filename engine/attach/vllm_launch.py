@@ -1,0 +1,191 @@
+"""A vLLM of this program's own: started, followed step by step, sent prompts, ended.
+
+Its steps come over the socket its scheduler writes to, prompts go the way any client's do. A prompt sent
+from here is found again in the stream by its seed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import count
+
+import msgspec
+
+from engine.attach.address import Key, read_address
+from engine.attach.http import Http
+from engine.attach.prompts import Own, Prompts
+from engine.attach.source import Opened, Queue, Refused, SourceFailed, SourceLost, SourceStarting
+from engine.attach.stream import StreamSource
+from engine.attach.vllm_child import VllmChild
+from engine.live.commands import PromptRequest
+from engine.live.standing import standing_after
+from engine.live.state import Arriving, Failure
+from engine.stream.records import Events, Finish, Provenance, QuietRecord, Record, RequestRecord, StepRecord
+
+_UNTOLD = "it says so once it runs"
+_STARTING = Provenance(engine="vLLM", absent=(("budget", _UNTOLD), ("mode", _UNTOLD)))
+
+
+class LaunchedVllm:
+    """Implements `Source` on a child.
+
+    Args:
+        child: not started yet.
+    """
+
+    def __init__(self, child: VllmChild) -> None:
+        self._child = child
+        self._stream = StreamSource(child.socket_path)
+        self._prompts: Prompts | None = None
+        self._early: list[PromptRequest] = []
+        self._is_closed = False
+        #: By the seed they were sent with: those the stream has not shown yet.
+        self._unseen: dict[int, Own] = {}
+        #: Requests of the stream that were sent from here.
+        self._own: dict[str, Own] = {}
+        self._last: StepRecord | None = None
+        self._late: list[QuietRecord] = []
+
+    def open(self) -> Opened:
+        """Start it, and wait for it in many short calls.
+
+        Raises:
+            SourceStarting: it is on its way.
+            SourceFailed: it has ended, or cannot be started.
+        """
+        if self._is_closed:
+            raise SourceLost("vLLM was ended")
+        child = self._child
+        if not child.is_started:
+            try:
+                child.start()
+            except OSError as exc:
+                raise SourceFailed(Failure("vLLM", f"it cannot be started: {exc.strerror or exc}")) from None
+        self._require_alive()
+        if not child.socket_path.exists() or not self._answers():
+            raise SourceStarting(child.progress(), _STARTING)
+        opened = self._stream.open()
+        self._prompts = Prompts(
+            read_address(child.url), Key(), opened.info.name, None, time.monotonic, count()
+        )
+        early, self._early = self._early, []
+        self.submit(early)
+        return msgspec.structs.replace(
+            opened, provenance=msgspec.structs.replace(opened.provenance, address=child.url)
+        )
+
+    def read(self, timeout_s: float) -> Sequence[Record]:
+        """What the stream says, and what became of prompts it never showed."""
+        try:
+            records = list(self._stream.read(timeout_s))
+        except SourceLost:
+            # A moment for its exit code: the socket is closed first.
+            deadline = time.monotonic() + 1.0
+            while self._child.exit_code() is None and time.monotonic() < deadline:
+                time.sleep(0.02)
+            self._require_alive()
+            raise
+        for record in records:
+            self._recognise(record)
+        return [*records, *self._refused()]
+
+    def queue(self) -> Queue | None:
+        """As the records say, and behind it what the server has not taken up yet."""
+        arriving = self._arriving()
+        if not arriving:
+            return None
+        now = standing_after(self._last, self._late)
+        return Queue(waiting_count=now.waiting_count, waiting=now.waiting, arriving=arriving)
+
+    def _arriving(self) -> tuple[Arriving, ...]:
+        early = [
+            Arriving(f"early-{number}", number, request.prompt, request.max_tokens, "loading")
+            for number, request in enumerate(self._early)
+        ]
+        sent = [
+            Arriving(own.request_id, own.index, own.request.prompt, own.request.max_tokens, "encoding")
+            for own in self._unseen.values()
+        ]
+        return (*early, *sent)
+
+    def submit(self, requests: Sequence[PromptRequest]) -> None:
+        """Send prompts; before it has started they are kept."""
+        if self._prompts is None:
+            self._early += requests
+            return
+        for own in self._prompts.send(requests):
+            self._unseen[own.seed] = own
+
+    def cancel(self, request_id: str) -> None:
+        own = self._own.get(request_id)
+        if own is None or self._prompts is None:
+            raise Refused("another client sent it: only what was sent from here can be taken back")
+        self._prompts.cancel(own.request_id)
+
+    def close(self) -> None:
+        """End it: its keeper sees to that however long it takes."""
+        self._is_closed = True
+        if self._prompts is not None:
+            self._prompts.close()
+        self._stream.close()
+        self._child.close()
+
+    # -- the child ----------------------------------------------------------------------------
+
+    def _require_alive(self) -> None:
+        code = self._child.exit_code()
+        if code is None:
+            return
+        words = self._child.last_words()
+        if self._prompts is not None:
+            self._prompts.close()
+            self._prompts = None
+        self._child.end()
+        raise SourceFailed(
+            Failure("vLLM", f"it ended with exit code {code}: {words}", f"less {self._child.log}")
+        )
+
+    def _answers(self) -> bool:
+        http = Http(read_address(self._child.url), Key())
+        try:
+            return http.get("/health")[0] == 200
+        except SourceLost:
+            return False
+        finally:
+            http.close()
+
+    # -- prompts of our own -------------------------------------------------------------------
+
+    def _recognise(self, record: Record) -> None:
+        if isinstance(record, QuietRecord):
+            self._late.append(record)
+        else:
+            self._last, self._late = record, []
+        for request in record.events.submitted:
+            if (own := self._unseen.pop(request.seed, None)) is not None:
+                self._own[request.request_id] = own
+        for finish in record.events.finished:
+            self._own.pop(finish.request_id, None)
+
+    def _refused(self) -> list[Record]:
+        """Prompts the server said no to: they arrive and end at once."""
+        if self._prompts is None or not self._prompts.news():
+            return []
+        over = [own for own in self._unseen.values() if own.is_over and own.error]
+        records: list[Record] = []
+        for own in over:
+            del self._unseen[own.seed]
+            step = self._last.step if self._last else 0
+            time_s = self._last.end_s if self._last else 0.0
+            request = RequestRecord(
+                own.request_id,
+                self._stream.take_index(),
+                (),
+                own.request.prompt,
+                own.request.max_tokens,
+                time_s,
+            )
+            finish = Finish(own.request_id, "error", None, 0, time_s, own.error)
+            records.append(QuietRecord(step, time_s, Events(submitted=(request,), finished=(finish,))))
+        return records

@@ -68,5 +68,6 @@ def _signal(group: int, number: int) -> None:
 
 if __name__ == "__main__":
     for one in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(one, signal.SIG_IGN)  # the end of standard input alone ends it
+        # The end of standard input alone ends it. A handler, since the command would inherit SIG_IGN.
+        signal.signal(one, lambda *_: None)
     sys.exit(keep(sys.argv[1:]))

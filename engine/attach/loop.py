@@ -87,6 +87,7 @@ class AttachLoop:
         self._config = EngineConfig()
         self._failure: Failure | None = None
         self._starting: SourceStarting | None = None
+        self._has_tried = False
         self._is_lost = True
         self._is_over = False
         self._is_closed = False
@@ -104,7 +105,6 @@ class AttachLoop:
         """Block until `Close` comes or `should_stop()`."""
         self._publish()
         try:
-            self._try_again()  # before any command: a server that is being started takes prompts
             while not (self._is_closed or should_stop()):
                 self.turn()
         finally:
@@ -113,15 +113,18 @@ class AttachLoop:
 
     def turn(self) -> None:
         """Take commands, read what is new, show what may be shown."""
+        is_first, self._has_tried = not self._has_tried, True
+        if is_first:
+            self._try_again()  # before any command: a server that is being started takes prompts
         for command in self._commands.take_all():
             self._apply(command)
         if self._is_closed:
             return
         if self._is_over:
             self._commands.wait(READ_S)
-        elif self._is_lost:
+        elif self._is_lost and not is_first:
             self._try_again()
-        else:
+        elif not is_first:
             self._read()
         self._show()
         self._publish()

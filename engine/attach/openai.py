@@ -56,13 +56,16 @@ def route_of(request: PromptRequest) -> str:
     return "/v1/chat/completions" if request.chat else "/v1/completions"
 
 
-def body_of(request: PromptRequest, model: str, seed: int, *, plain: bool = False) -> dict[str, object]:
+def body_of(
+    request: PromptRequest, model: str, seed: int, *, plain: bool = False, n_top: int = N_TOP
+) -> dict[str, object]:
     """What is sent for a request.
 
     Args:
         model: as the server names it.
         seed: sent along; the request can be recognised by it.
         plain: the standard's fields alone.
+        n_top: likeliest tokens to tell beside each one; 0: nothing of how likely they are.
     """
     body: dict[str, object] = {
         "model": model,
@@ -83,7 +86,8 @@ def body_of(request: PromptRequest, model: str, seed: int, *, plain: bool = Fals
         body["top_p"] = request.top_p
     if plain:
         return body
-    body |= {"logprobs": True, "top_logprobs": N_TOP} if request.chat else {"logprobs": N_TOP}
+    if n_top:
+        body |= {"logprobs": True, "top_logprobs": n_top} if request.chat else {"logprobs": n_top}
     body |= {"timings_per_token": True, "return_token_ids": True}
     body["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
     if request.top_k:

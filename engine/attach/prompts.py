@@ -19,7 +19,17 @@ import msgspec
 
 from engine.attach.address import Address, Key
 from engine.attach.http import CONNECT_S, WANTS_KEY, headers_of, reason
-from engine.attach.openai import BadAnswer, Piece, Token, body_of, data_of, error_of, read_piece, route_of
+from engine.attach.openai import (
+    N_TOP,
+    BadAnswer,
+    Piece,
+    Token,
+    body_of,
+    data_of,
+    error_of,
+    read_piece,
+    route_of,
+)
 from engine.attach.plain import harmless
 from engine.attach.source import Refused
 from engine.live.commands import PromptRequest
@@ -94,6 +104,7 @@ class Prompts:
         encode: asks the server for a prompt's tokens; None: it tells none.
         now_s: the source's clock.
         indices: arrival numbers, shared with whoever else numbers requests.
+        n_top: as `body_of` has it.
     """
 
     def __init__(
@@ -104,12 +115,14 @@ class Prompts:
         encode: Encode | None,
         now_s: Callable[[], float],
         indices: count[int],
+        n_top: int = N_TOP,
     ) -> None:
         self._address, self._key = address, key
         self._model = model
         self._encode = encode
         self._now_s = now_s
         self._indices = indices
+        self._n_top = n_top
         self._seeds = Random()
         self._news: deque[_News] = deque()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -282,7 +295,7 @@ class Prompts:
         """Stream the answer; empty when it is over, or why there is none."""
         refusal = ""
         for plain in (False, True):
-            body = body_of(request, self._model, seed, plain=plain)
+            body = body_of(request, self._model, seed, plain=plain, n_top=self._n_top)
             async with client.stream("POST", route_of(request), json=body) as response:
                 if response.status_code == 200:
                     await self._pieces(response, say)

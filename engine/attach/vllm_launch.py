@@ -66,8 +66,9 @@ class LaunchedVllm:
         if not child.socket_path.exists() or not self._answers():
             raise SourceStarting(child.progress(), _STARTING)
         opened = self._stream.open()
+        # No logprobs: the first one asked for costs a vLLM on the CPU a compilation of 13 s, in a step.
         self._prompts = Prompts(
-            read_address(child.url), Key(), opened.info.name, None, time.monotonic, count()
+            read_address(child.url), Key(), opened.info.name, None, time.monotonic, count(), n_top=0
         )
         early, self._early = self._early, []
         self.submit(early)

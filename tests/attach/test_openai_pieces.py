@@ -67,6 +67,7 @@ def test_what_a_request_is_sent_as() -> None:
     body = body_of(request, "m", 77)
     assert route_of(request) == "/v1/completions" and body["prompt"] == "Hi" and body["seed"] == 77
     assert (body["max_tokens"], body["stop"], body["top_p"], body["top_k"]) == (9, ["x"], 0.9, 3)
+    assert not {"logprobs", "top_logprobs"} & set(body_of(request, "m", 77, n_top=0))
     plain = body_of(request, "m", 77, plain=True)
     assert not {"logprobs", "top_k", "ignore_eos", "return_token_ids"} & plain.keys()
     chat = PromptRequest(prompt="Hi", chat=True)

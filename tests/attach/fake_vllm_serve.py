@@ -81,6 +81,7 @@ def serve(scheduler: object, port: int) -> None:
             self.answer(200, f"data: {json.dumps(piece)}\n\ndata: [DONE]\n\n".encode())
             if "die" in body["prompt"]:
                 print("RuntimeError: the engine core died", flush=True)
+                scheduler.shutdown()  # what it did is told
                 os._exit(3)
 
         def answer(self, status: int, data: bytes) -> None:

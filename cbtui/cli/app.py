@@ -14,6 +14,7 @@ from cbtui import __version__
 from cbtui.cli.attach_command import attach
 from cbtui.cli.bench import bench
 from cbtui.cli.compare_command import compare
+from cbtui.cli.doctor_command import doctor
 from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Mode, SamplingOptions, Verify
 from cbtui.cli.export_command import export
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
@@ -49,6 +50,7 @@ COMMANDS = (
     "serve",
     "bench",
     "settings",
+    "doctor",
 )
 
 app = typer.Typer(
@@ -251,5 +253,5 @@ def _add(panel: str, *commands: Callable[..., int]) -> None:
 _add(SCREEN, launch, attach, race, lesson, replay)
 app.command(cls=Command, rich_help_panel=SCREEN, context_settings=PASSES_ON)(serve)
 _add(HEADLESS, compare, run, export, bench)
-_add(MACHINE, settings)
+_add(MACHINE, doctor, settings)
 app.add_typer(models, name="models", rich_help_panel=MACHINE)

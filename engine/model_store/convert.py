@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.model_store.fetch import end, last_words
+from engine.model_store.fetch import end, last_words, python_path
 
 #: Quiet libraries, and no look at the network: everything is in the file.
 _SETTINGS = {
@@ -47,12 +47,10 @@ def convert_in_child(gguf: Path, folder: Path, report: Callable[[str, int, int],
     Raises:
         ConvertError: the process failed or was killed.
     """
-    source_root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join(filter(None, (source_root, os.environ.get("PYTHONPATH"))))
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             (sys.executable, "-m", "engine.torch_runner.convert", str(gguf), str(folder)),
-            env={**os.environ, **_SETTINGS, "PYTHONPATH": path},
+            env={**os.environ, **_SETTINGS, "PYTHONPATH": python_path()},
             stdin=subprocess.PIPE,  # its end-of-file tells the child that this process is gone
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -58,6 +58,9 @@ def installers(bundle: BundledModel, folder: Path) -> list[Installer]:
     # Environments made by uv or pipx have no pip of their own; another Python's will do for a plain file.
     if pip := shutil.which("pip3") or shutil.which("pip"):
         found.append(Installer(pip, ((pip, *pip_arguments),)))
+    # No installer's settings are asked then, only the variables that name an index; but nothing is needed.
+    words = (sys.executable, "-m", "engine.model_store.download", bundle.project, bundle.wheel_name)
+    found.append(Installer("download", ((*words, str(folder)),)))
     if find_spec("ensurepip"):
         borrowed = folder / "borrowed-pip"
         python = borrowed / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
@@ -108,7 +111,7 @@ def _run(command: Sequence[str], folder: Path, report: Callable[[int], None]) ->
             process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env={**os.environ, **settings},
+                env={**os.environ, **settings, "PYTHONPATH": python_path()},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -127,6 +130,12 @@ def _run(command: Sequence[str], folder: Path, report: Callable[[int], None]) ->
     if "connection broken" in said:  # pip's last words then only say that it found nothing
         return "the package index cannot be reached"
     return last_words(said) or f"it ended with code {process.returncode}"
+
+
+def python_path() -> str:
+    """Where a child finds this package: it runs in another folder."""
+    source_root = str(Path(__file__).resolve().parents[2])
+    return os.pathsep.join(filter(None, (source_root, os.environ.get("PYTHONPATH"))))
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

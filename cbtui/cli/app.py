@@ -224,7 +224,7 @@ def lesson(
     model: Model = None,
     runs_on: RunsOn,
 ) -> int:
-    """Six short guided scenes, on a toy model or on a real one: what batching does."""
+    """Six short guided scenes, on a toy model or a real one."""
     from cbtui.cli.console import CommandError
     from cbtui.lessons.scenes import LESSONS
 

@@ -31,7 +31,7 @@ from engine.session import drain
 from engine.stream.comparison import folded
 from engine.stream.records import Record, StepRecord
 from engine.stream.trace_files import read_trace
-from tests.cli.conftest import Ended, cbtui  # noqa: F401  # a fixture
+from tests.cli.conftest import Ended
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -246,7 +246,7 @@ def test_the_real_command_is_scraped_while_it_runs(tmp_path: Path) -> None:
 
 
 def test_compare_counts_each_mode_as_an_engine_of_its_name(
-    cbtui: Callable[..., Ended],  # noqa: F811  # the fixture
+    cbtui: Callable[..., Ended],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     closed: list[str] = []
@@ -271,6 +271,6 @@ def test_compare_counts_each_mode_as_an_engine_of_its_name(
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "many"])
-def test_a_port_that_cannot_be_is_a_sentence(cbtui: Callable[..., Ended], port: str) -> None:  # noqa: F811
+def test_a_port_that_cannot_be_is_a_sentence(cbtui: Callable[..., Ended], port: str) -> None:
     ended = cbtui("run", "--metrics", port, stdin=b"The\n")
     assert (ended.code, ended.err.count("\n")) == (2, 1)

@@ -65,7 +65,7 @@ def _otherwise(record: StepRecord) -> str:
     size = rows * longest
     padding = size - tokens.total
     padded = f"{padding:,} of them padding" if padding else "none of them padding"
-    return f"as a padded rectangle: {rows} × {longest:,} = {size:,} positions, {padded}"
+    return f"as a padded rectangle: {rows} × {longest:,} = {count(size, 'position')}, {padded}"
 
 
 @dataclass(frozen=True, slots=True)

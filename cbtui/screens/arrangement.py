@@ -113,7 +113,7 @@ def _large(size: Size, needs: Needs) -> dict[str, Region]:
     row += min(3, spare // 5)
     room = height - 2 - slots - row - timeline - prompt
     # The queue has what the middle can spare: six requests at 50 rows and three slots.
-    waiting = max(5, min(8 + spare // 2, room - COMFORTABLE))
+    waiting = max(5, min(8 + spare // 5, room - COMFORTABLE))
     if room - waiting < 9:
         shrink = 9 - (room - waiting)
         waiting, row = waiting - min(1, shrink), row - min(2, max(0, shrink - 1))

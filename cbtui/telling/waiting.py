@@ -33,11 +33,10 @@ def why(badges: Badges, waiting: WaitingRecord, *, num_held: int = 0, draining: 
     elif waiting.reason == "wave":
         words = ", ".join(("wave not over", *_unused(waiting, num_held)))
     elif waiting.reason == "draining" and draining:
-        running = "the one that runs has" if draining == 1 else f"the {draining} that run have"
-        words = f"static starts when {running} ended"
+        words = f"static starts when {draining} {'has' if draining == 1 else 'have'} ended"
     else:
         words = WORDS.get(waiting.reason, waiting.reason.replace("_", " "))
-    return "preempted: KV blocks taken back · " + words if waiting.preempted else words
+    return "preempted, " + words if waiting.preempted else words
 
 
 def _unused(waiting: WaitingRecord, num_held: int) -> list[str]:

@@ -15,7 +15,7 @@ from cbtui.app import CbtuiApp
 from cbtui.settings import Settings
 from engine.live.state import Arriving, EngineState, Failure
 from engine.runner import Loading, ModelFacts
-from tests.app.replay import MODEL, Feeder, later, traced_records
+from tests.app.replay import MODEL, Feeder, fake_records, later, traced_records
 
 LARGE, MEDIUM, SMALL = (160, 50), (120, 40), (80, 24)
 Picture = Callable[..., bool]
@@ -191,3 +191,42 @@ def test_idle_with_results_at_80_by_24(snap_compare: Picture) -> None:
 
 def test_too_small(snap_compare: Picture) -> None:
     assert snap_compare(screen(running()), terminal_size=(50, 14), run_before=untouched)
+
+
+# -- what stands in front, and other sizes -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "size"),
+    [("r", SMALL), ("l", MEDIUM), ("g", LARGE), ("M", SMALL)],
+    ids=["race", "lessons", "load", "modes"],
+)
+def test_a_question_in_front(snap_compare: Picture, key: str, size: tuple[int, int]) -> None:
+    assert snap_compare(screen(running("static", step=23)), terminal_size=size, run_before=pressing(key))
+
+
+def test_paused_at_200_by_60(snap_compare: Picture) -> None:
+    feeder = running("static", step=23, status="paused", paused=True)
+    assert snap_compare(screen(feeder), terminal_size=(200, 60), run_before=pressing())
+
+
+def test_dead_slots_are_told_while_they_run(snap_compare: Picture) -> None:
+    assert snap_compare(screen(running("static", step=23)), terminal_size=MEDIUM, run_before=pressing())
+
+
+def test_dead_slots_are_told_while_they_run_at_80_by_24(snap_compare: Picture) -> None:
+    assert snap_compare(screen(running("static", step=23)), terminal_size=SMALL, run_before=pressing())
+
+
+def test_paused_before_the_model_is_there(snap_compare: Picture) -> None:
+    feeder = Feeder()
+    waits = tuple(Arriving(f"r{n}", n, f"What is {n} + {n}?", 64, "loading") for n in range(9))
+    loading = Loading("reading the weights", then="checking the model")
+    feeder.publish(EngineState(loading=loading, paused=True, arriving_count=9, arriving=waits))
+    assert snap_compare(screen(feeder), terminal_size=MEDIUM, run_before=pressing())
+
+
+def test_sixty_four_slots_and_five_hundred_waiting(snap_compare: Picture) -> None:
+    feeder = Feeder()
+    feeder.play(fake_records(caps=(3, 9) * 282, slots=64, mode="static")[:6])
+    assert snap_compare(screen(feeder), terminal_size=LARGE, run_before=pressing())

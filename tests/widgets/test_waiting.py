@@ -42,7 +42,7 @@ def test_an_empty_queue_says_what_would_be_there() -> None:
         (WaitingRecord("r4", "something_new"), "something new · 7 steps"),
         (
             WaitingRecord("r4", "kv_blocks", preempted=True),
-            "preempted: KV blocks taken back · not enough free KV blocks · 7 steps",
+            "preempted, not enough free KV blocks · 7 steps",
         ),
     ],
 )
@@ -66,8 +66,8 @@ def test_draining_says_for_how_many() -> None:
     stage = Stage().tutorial().step(3)
     stage.engine.set_mode("static")
     stage.step(1)
-    assert "static starts when the 3 that run have ended" in lines(stage, draining=3)[0]
-    assert "static starts when the one that runs has ended" in lines(stage, draining=1)[0]
+    assert "static starts when 3 have ended" in lines(stage, draining=3)[0]
+    assert "static starts when 1 has ended" in lines(stage, draining=1)[0]
 
 
 def test_who_finds_no_slot_left_does_not_enter_next() -> None:

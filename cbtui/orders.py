@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.attach.source import OWN
 from engine.config import SLOT_LIMIT
 from engine.live.commands import Command, Configure, Pause, Resume, SetMode, SetSpeed
 from engine.live.state import EngineState
@@ -115,7 +116,10 @@ def is_waiting(state: EngineState, request_id: str) -> bool:
 
 
 def num_unfinished(state: EngineState) -> int:
-    """Requests that would be lost by quitting now; a recording loses nothing."""
+    """Requests that would be lost by quitting now; a recording loses nothing, a server only ours."""
     if state.is_recording:
         return 0
+    if state.is_attached:
+        ids = [slot.request_id for slot in state.slots] + [one.request_id for one in state.waiting]
+        return sum(one.startswith(OWN) for one in ids) + state.arriving_count
     return sum(not slot.held for slot in state.slots) + state.waiting_count + state.arriving_count

@@ -23,6 +23,8 @@ from engine.stream.records import Segment, StepRecord
 
 #: Tokens up to which every sequence has its own line.
 FEW = 8
+#: Of a step that an observed server counted, and of whose requests it tells nothing.
+UNSEEN = "The server counts its tokens and names no request"
 #: Columns between segments of a wrapped row, and between sequences in columns.
 _GAP = 2
 #: Least columns for a sequence when several stand side by side.
@@ -34,6 +36,9 @@ def title(record: StepRecord) -> str:
     rows, columns = record.shape
     name = "Rectangle" if record.layout == "padded" else "Packed row"
     cached = sum(segment.num_cached for segment in record.segments)
+    known = sum(segment.q_len for segment in record.segments)
+    if record.layout == "ragged" and record.tokens.total > known > 0:
+        name, columns = f"{name}, {count(known, 'token')} known of", record.tokens.total
     return f"{name} [{rows}, {columns}]" + (f" · {cached:,} cached" if cached else "")
 
 
@@ -62,6 +67,8 @@ def _otherwise(record: StepRecord) -> str:
         return f"{without} [1, {useful:,}]"
     rows = len(record.segments)
     longest = max((segment.q_len for segment in record.segments), default=0)
+    if not rows or sum(segment.q_len for segment in record.segments) < tokens.total - tokens.padding:
+        return "the others are other clients', which the server does not name" if rows else ""
     size = rows * longest
     padding = size - tokens.total
     padded = f"{padding:,} of them padding" if padding else "none of them padding"
@@ -91,6 +98,8 @@ def packed_row(
     `is_whole`: nothing is folded, however many lines it takes; only a rectangle, whose columns stay
     aligned, still leaves out its middle.
     """
+    if not record.segments:
+        return RowDrawing([((UNSEEN, "dim"),)], [])
     cells = [sequence_cells(segment, badges, text) for segment in record.segments]
     if record.layout == "padded" and record.shape[1] > 1:
         length = record.shape[1]

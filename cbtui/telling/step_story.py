@@ -7,6 +7,7 @@ from __future__ import annotations
 from cbtui.following.frame import Frame
 from cbtui.looks.pieces import Line, say
 from cbtui.looks.tokens import prose
+from cbtui.telling.provenance import source_sentences, step_doubts
 from cbtui.telling.words import count, names
 from engine.stream.records import Release, Segment, StepRecord
 
@@ -30,6 +31,8 @@ def step_sentences(frame: Frame) -> list[Line]:
         *teller.drained(),
         *teller.fed(),
         *teller.shape(),
+        *step_doubts(record),
+        *source_sentences(frame.state.provenance),
     ]
     return [line for line in lines if line]
 

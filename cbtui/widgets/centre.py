@@ -9,6 +9,7 @@ from cbtui.looks.tokens import clip, prose
 from cbtui.telling.words import size as progress
 from engine.live.state import EngineState, Failure
 from engine.runner import Loading
+from engine.stream.records import Provenance
 
 #: Marks every panel that shows the recording.
 RECORDED = "RECORDED"
@@ -36,6 +37,23 @@ def welcome() -> Content:
         ": lessons.   ",
         ("F1", "$accent bold"),
         ": keys.",
+    )
+
+
+def following(provenance: Provenance) -> Content:
+    """What to do first where a server is followed."""
+    return Content.assemble(
+        ("Following ", "bold"),
+        (prose(provenance.engine), "bold"),
+        "\n",
+        prose(provenance.address),
+        "\nIt stays as it is. Steps are drawn as its clients ask.\n",
+        ("Type a prompt", "bold"),
+        ": it is sent as any client sends one.\n",
+        ("Esc space", "$accent bold"),
+        ": hold its steps back, and read what is inferred.\n",
+        ("Esc d", "$accent bold"),
+        ": the tutorial's six requests.",
     )
 
 
@@ -124,6 +142,8 @@ def centre_text(state: EngineState, is_untouched: bool) -> Content | None:
         return failure_text(state.failure)
     if state.status == "loading":
         return loading_text(state.loading, is_paused=state.paused)
+    if is_untouched and state.provenance is not None and state.is_attached:
+        return following(state.provenance)
     return welcome() if is_untouched else None
 
 

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from cbtui.drawing.server_figures import is_told_in_figures, llama_line, server_lines
 from cbtui.following.frame import Frame
 from cbtui.looks.bars import gauge, sparkline
 from cbtui.looks.pieces import Line, clip_line, join
+from cbtui.telling.provenance import is_absent
 from cbtui.telling.words import EMPTY, count, percent, rate, seconds
 from cbtui.widgets.lines import LinesView
 from engine.stream.metrics import RATE_WINDOW_S
@@ -91,7 +93,10 @@ def _done(frame: Frame) -> Line:
 
 def counter_lines(frame: Frame, cells: int, height: int) -> list[Line]:
     """The panel's lines for `cells` cells: bars where `height` allows, else figures alone."""
-    metrics = frame.metrics
+    metrics, source = frame.metrics, frame.state.provenance
+    figures = dict(metrics.figures)
+    if is_told_in_figures(figures):
+        return [clip_line(line, cells) for line in server_lines(figures)]
     if not metrics.num_requests:
         return [((" " + EMPTY["counters"], "dim"),)]
     record = frame.record
@@ -104,11 +109,12 @@ def counter_lines(frame: Frame, cells: int, height: int) -> list[Line]:
             _share("occupancy", metrics.slot_occupancy, "slots used", cells),
             _share("padding", metrics.padding_waste, "of positions", cells),
             _share("dead work", metrics.dead_work, "of positions", cells),
-            _share("batch fill", metrics.batch_fill, step_tokens, cells),
-            _share("KV cache", metrics.kv_cache_usage, count(metrics.kv_tokens, "token"), cells),
+            *([] if is_absent(source, "budget") else [_fill(frame, step_tokens, cells)]),
+            _cache(frame, cells),
             _latency(frame),
             _gaps(frame),
             _done(frame),
+            *([llama_line(figures)] if figures else []),
         ]
         # Where not all fit, the least telling go first: batch fill, then the KV cache.
         while len(lines) > height and len(lines) > TALL:
@@ -123,8 +129,28 @@ def _figure(name: str, value: str) -> Line:
     return ((f"{name} ", "dim"), (value, "strong"))
 
 
+def _fill(frame: Frame, step_tokens: str, cells: int) -> Line:
+    return _share("batch fill", frame.metrics.batch_fill, step_tokens, cells)
+
+
+def _cache(frame: Frame, cells: int) -> Line:
+    tokens = count(frame.metrics.kv_tokens, "token")
+    if is_absent(frame.state.provenance, "kv"):
+        return ((" " + "KV cache".ljust(11), "dim"), (tokens, "strong"))
+    return _share("KV cache", frame.metrics.kv_cache_usage, tokens, cells)
+
+
+def _usage(frame: Frame) -> str:
+    if is_absent(frame.state.provenance, "kv"):
+        return count(frame.metrics.kv_tokens, "token")
+    return percent(frame.metrics.kv_cache_usage)
+
+
 def _short_shares(frame: Frame, step_tokens: str) -> list[Line]:
     metrics = frame.metrics
+    fill: list[Line] = [_figure("batch fill", percent(metrics.batch_fill)), ((step_tokens, "dim"),)]
+    if is_absent(frame.state.provenance, "budget"):
+        fill = []
     return [
         (
             (" ", ""),
@@ -141,8 +167,7 @@ def _short_shares(frame: Frame, step_tokens: str) -> list[Line]:
             (" ", ""),
             *join(
                 (
-                    _figure("batch fill", percent(metrics.batch_fill)),
-                    ((step_tokens, "dim"),),
+                    *fill,
                     _figure("KV", count(metrics.kv_tokens, "token")),
                 ),
                 "   ",
@@ -154,6 +179,8 @@ def _short_shares(frame: Frame, step_tokens: str) -> list[Line]:
 def counters_line(frame: Frame, cells: int) -> Line:
     """The counters in one line; the last ones go first where it is narrow."""
     metrics = frame.metrics
+    if is_told_in_figures(told := dict(metrics.figures)):
+        return clip_line(join(server_lines(told)[:2]), cells)
     if not metrics.num_requests:
         return clip_line(((" " + EMPTY["counters"], "dim"),), cells)
     figures: list[Line] = [
@@ -164,7 +191,7 @@ def counters_line(frame: Frame, cells: int) -> Line:
         _figure("done", f"{metrics.num_finished:,} of {metrics.num_requests:,}"),
         _figure("TTFT p95", seconds(metrics.ttft_p95_s)),
         _figure("TPOT", seconds(metrics.tpot_p50_s)),
-        _figure("KV", percent(metrics.kv_cache_usage)),
+        _figure("KV", _usage(frame)),
     ]
     line: Line = ()
     for figure in figures:

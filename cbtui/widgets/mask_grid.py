@@ -21,6 +21,7 @@ from cbtui.following.frame import Frame
 from cbtui.keys import MASK_KEYS, bindings
 from cbtui.looks.pieces import Line, line_width
 from cbtui.looks.tokens import prose
+from cbtui.telling.provenance import mark
 from cbtui.telling.request_tokens import bytes_at, tokens_between
 from cbtui.widgets.window_view import WindowView
 from engine.step.mask import LayerKind, layer_kinds
@@ -196,7 +197,8 @@ class MaskGrid(WindowView, can_focus=True):
         beside = _MINI + 3 if self._mini is not None else 0
         self.extent(drawing.columns + beside, drawing.count + 1 + int(self.has_focus))
         layers = layers_title(self._kinds, self._shown_kind)
-        parts = [drawing.title, layers, "w the others" if len(self._kinds) > 1 else ""]
+        doubt = mark(self._frame.state.provenance, "mask")
+        parts = [drawing.title, doubt, layers, "w the others" if len(self._kinds) > 1 else ""]
         self.title(" · ".join(filter(None, [*parts, "arrows move" if self.scrolls else ""])))
         lines = self._body(record, drawing, width - beside, lines_left)
         if self._mini is not None:

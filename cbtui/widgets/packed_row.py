@@ -9,6 +9,7 @@ from cbtui.drawing.row_cursor import Place, TokenAnchor, anchor_of, moved, place
 from cbtui.drawing.window import overlaid, text_between
 from cbtui.keys import ROW_KEYS, bindings
 from cbtui.looks.pieces import Line
+from cbtui.telling.provenance import doubt_in_brief, mark
 from cbtui.widgets.window_view import WindowView
 from engine.scheduling.modes import MODES
 from engine.step.mask import layer_kinds
@@ -118,7 +119,8 @@ class PackedRow(WindowView, can_focus=True):
         self.extent(0, len(self._made.lines) + height - body)
         first, count = self.scroll_offset.y, len(self._made.lines)
         part = f" · lines {first + 1}–{min(first + body, count)} of {count}" if count > body else ""
-        self.title(title(record) + part)
+        doubts = (mark(self._frame.state.provenance, "row"), doubt_in_brief(record))
+        self.title(" · ".join(filter(None, (title(record), *doubts))) + part)
         lines = self._made.lines[first : first + body]
         place = self._place()
         if place is not None and 0 <= place.line - first < len(lines):

@@ -9,6 +9,7 @@ from cbtui.following.frame import Frame
 from cbtui.looks.pieces import Line, Piece, fit
 from cbtui.looks.tokens import cell_width, clip, prose
 from cbtui.telling.naming import letter_of
+from cbtui.telling.provenance import mark
 from cbtui.telling.waiting import MOMENTARY, WORDS, why
 from cbtui.telling.words import EMPTY, chip, count
 from cbtui.widgets.request_list import RequestList
@@ -147,6 +148,9 @@ class QueueLines:
             return waiting_line(self._frame, self.rows[y], self._columns, self._cells)
         if self.rows:
             return ((f" … and {self.total - len(self.rows):,} more behind them", "dim"),)
+        if self.total:
+            who = "request waits" if self.total == 1 else "requests wait"
+            return ((f" {self.total:,} {who}; the server does not say which", "dim"),)
         return ((" " + EMPTY["waiting"], "dim"),)
 
 
@@ -174,7 +178,9 @@ class Waiting(RequestList):
         self._show_title()
 
     def _show_title(self) -> None:
-        self.title(waiting_title(self._total, self.first_line, self.num_visible))
+        doubt = mark(self._frame.state.provenance, "waiting") if self._frame else ""
+        title = waiting_title(self._total, self.first_line, self.num_visible)
+        self.title(f"{title} · {doubt}" if doubt else title)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Other lines, other columns."""

@@ -31,7 +31,7 @@ from engine.attach.openai import (
     route_of,
 )
 from engine.attach.plain import harmless
-from engine.attach.source import Refused
+from engine.attach.source import OWN, Refused
 from engine.live.commands import PromptRequest
 
 #: Prompts under way at a server at most; the others are sent as these end.
@@ -148,7 +148,7 @@ class Prompts:
         for request in requests:
             index = next(self._indices)
             seed = request.seed if request.seed is not None else self._new_seed()
-            own = Own(f"own-{index}", index, request, seed, self._now_s())
+            own = Own(f"{OWN}{index}", index, request, seed, self._now_s())
             self.all[own.request_id] = own
             sent.append(own)
         loop = self._running()

@@ -155,7 +155,8 @@ class SeenRecords:
         """What is to be recorded of a step.
 
         Args:
-            width: of the whole step, where more is in it than the parts that are known.
+            width: of the whole step, where more is in it than the parts that are known. The record counts
+                all its tokens then; its shape is that of the known parts, for rows and masks to be drawn.
             pool: KV blocks, and the share of them in use.
         """
         self._num_slots = num_slots
@@ -176,8 +177,10 @@ class SeenRecords:
         prompt = sum(part.count for part in step.parts if part.is_prefill)
         decode = sum(part.count for part in step.parts if not part.is_prefill)
         if width is not None and width.num_tokens >= q_start:
-            q_start, decode = width.num_tokens, width.num_decode
-            prompt = q_start - decode
+            decode = width.num_decode
+            prompt = width.num_tokens - decode
+            # With nothing known of who is in it, the row has its width all the same.
+            q_start = q_start or width.num_tokens
         num_blocks, share = pool
         used = round(num_blocks * share) if share is not None else 0
         record = StepRecord(

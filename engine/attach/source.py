@@ -17,6 +17,9 @@ from engine.live.state import Arriving, Failure
 from engine.runner import Loading, ModelInfo
 from engine.stream.records import Provenance, Record, WaitingRecord
 
+#: How ids of requests that were sent from here begin.
+OWN = "own-"
+
 
 class SourceLost(Exception):
     """The server does not answer, or not as it did; the message is one sentence. It may come back."""

@@ -8,6 +8,7 @@ all of it, step by step (`unix:PATH`).
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 
@@ -25,6 +26,7 @@ from engine.config import SLOT_LIMIT, EngineConfig
 from engine.live.commands import PromptRequest
 from engine.live.state import Arriving
 from engine.runner import ModelInfo
+from engine.stream.metrics import RATE_WINDOW_S
 from engine.stream.records import Provenance, Record
 
 #: Seconds between two scrapes at least: one is fifty kilobytes to make, send and read.
@@ -79,6 +81,7 @@ class VllmSource:
         self._indices = count()
         self._records = SeenRecords(self._indices)
         self._before: Scrape | None = None
+        self._counts: deque[tuple[float, int | None, int | None]] = deque()
         self._at_s = 0.0
         self._next_s = 0.0
         self._most_running = 1
@@ -157,9 +160,26 @@ class VllmSource:
 
     def _take(self, scrape: Scrape) -> None:
         self._before = scrape
+        self._add_rates(scrape)
         self._most_running = max(self._most_running, scrape.num_running or 0)
         self._records.figures(scrape.figures)
         self._records.num_deferred = scrape.num_waiting
+
+    def _add_rates(self, scrape: Scrape) -> None:
+        """Output tokens and steps a second, over the last `RATE_WINDOW_S`, from the server's counts."""
+        now = self._now()
+        self._counts.append((now, scrape.num_output, scrape.num_steps))
+        while len(self._counts) > 2 and self._counts[1][0] <= now - RATE_WINDOW_S:
+            self._counts.popleft()
+        first_s, output, steps = self._counts[0]
+        if now <= first_s:
+            return
+        for name, rose in (
+            ("output_tokens_per_s", _more(output, scrape.num_output)),
+            ("steps_per_s", _more(steps, scrape.num_steps)),
+        ):
+            if rose is not None:
+                scrape.figures[name] = round(rose / (now - first_s), 1)
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ class MetricsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         step_s: seconds of the shown step.
         num_steps: steps of the run.
         num_output_tokens: output tokens of the run.
+        figures: an observed server's own figures, by their names there; None: it no longer tells one.
         throughput_history: output tokens/s of the last steps, oldest first, for a sparkline.
     """
 
@@ -78,6 +79,7 @@ class MetricsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     num_output_tokens: int = 0
     throughput_history: tuple[float, ...] = ()
     prefix_hit_rate: float | None = None
+    figures: tuple[tuple[str, float | None], ...] = ()
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,6 +166,7 @@ class Metrics:
         self._unfinished: set[str] = set()
         self._num_finished = 0
         self._num_requests = 0
+        self._figures: dict[str, float | None] = {}
         #: Finished runs, oldest first, and the one under way.
         self.runs: list[RunSummary] = []
 
@@ -175,6 +178,8 @@ class Metrics:
             self._unfinished.add(request.request_id)
             self._num_requests += 1
             self._run_requests.append(self._ledger[request.request_id])
+        if record.events.figures:
+            self._figures.update(record.events.figures)
         if isinstance(record, StepRecord):
             self._apply_step(record)
         for finish in record.events.finished:
@@ -205,6 +210,7 @@ class Metrics:
         twin._run_requests = list(self._run_requests)
         twin._unfinished = set(self._unfinished)
         twin._num_finished, twin._num_requests = self._num_finished, self._num_requests
+        twin._figures = dict(self._figures)
         twin.runs = self.runs[-1:]
         return twin
 
@@ -293,7 +299,11 @@ class Metrics:
         last, run = self._last, self._run
         requests = self._num_requests
         if last is None:
-            return MetricsSnapshot(num_requests=requests, num_finished=self._num_finished)
+            return MetricsSnapshot(
+                num_requests=requests,
+                num_finished=self._num_finished,
+                figures=tuple(self._figures.items()),
+            )
         seconds = self._window_s
         shares = run or self.runs[-1] if (run or self.runs) else None
         positions = shares.token_positions if shares else 0
@@ -320,4 +330,5 @@ class Metrics:
             num_output_tokens=shares.output_tokens if shares else 0,
             throughput_history=tuple(self._history),
             prefix_hit_rate=hit_rate(shares.cached_tokens, shares.prefilled_tokens) if shares else None,
+            figures=tuple(self._figures.items()),
         )

@@ -75,7 +75,7 @@ def state_after(record: StepRecord, **changes: object) -> EngineState:
         "config": EngineConfig(
             mode=record.mode,
             max_num_seqs=record.max_num_seqs,
-            max_num_batched_tokens=record.max_num_batched_tokens,
+            max_num_batched_tokens=record.max_num_batched_tokens or 2048,  # a server may not tell
         ),
         "speed": 8.0,
         "step": record.step,

@@ -1,0 +1,193 @@
+"""A followed server in the screen: what is its own word, what is inferred, and what is not told is said."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from itertools import count
+from pathlib import Path
+
+import msgspec
+import pytest
+from fake_server import DATA
+from test_llama_steps import recorded_looks
+from textual.pilot import Pilot
+
+from cbtui.app import CbtuiApp
+from cbtui.widgets.centre import Centre
+from engine.attach.llama import _ABSENT, _INFERRED
+from engine.attach.llama_steps import StepBuilder, StepSeen
+from engine.attach.metrics_text import Samples
+from engine.attach.seen_records import SeenRecords, Width
+from engine.attach.vllm_figures import scrape_of
+from engine.live.commands import Cancel
+from engine.live.state import EngineState, Failure, Rejection
+from engine.runner import ModelInfo
+from engine.stream.records import Provenance, Record, StepRecord
+from engine.stream.trace_files import TraceRecorder, header_of, read_trace
+from tests.app.replay import Feeder, drive
+
+LLAMA = Provenance(
+    engine="llama.cpp server", address="http://127.0.0.1:8080", inferred=_INFERRED, absent=_ABSENT
+)
+VLLM = Provenance(
+    engine="vLLM, by its metrics",
+    address="http://127.0.0.1:8000",
+    inferred=(("mask", "of prompts sent from here"), ("row", "of prompts sent from here")),
+    absent=(("requests", "it names none"), ("budget", "not told"), ("blocks", "it tells no block tables")),
+)
+SIZES = [(160, 50), (80, 24)]
+
+
+def llama_records() -> list[Record]:
+    """The recorded series of a real server, as the source writes it down."""
+    looks = recorded_looks()
+    builder, writer = StepBuilder(), SeenRecords(count())
+    builder.begin(*looks[0])
+    writer.num_deferred = 3
+    writer.figures({"n_decode_total": 40.0, "tokens_predicted_total": 90.0})
+    return [one for look in looks[1:] for step in builder.look(*look) for one in writer.records(step, 3)]
+
+
+def vllm_records() -> list[Record]:
+    """Steps of which only the width is known, or not even that."""
+    writer = SeenRecords(count())
+    writer.figures(scrape_of(Samples((DATA / "vllm_metrics_busy.txt").read_text())).figures)
+    writer.num_deferred = 2
+    alone = writer.records(StepSeen(0.0, 0.25), 3, width=Width(12, 2), pool=(182, 3 / 182))
+    writer.missed(4)
+    return [*alone, *writer.records(StepSeen(0.25, 0.5, is_seen=False), 3, pool=(182, 3 / 182))]
+
+
+def attached(provenance: Provenance, **changes: object) -> dict[str, object]:
+    model = ModelInfo(name="m", source="m", device="", dtype="Q4_1", has_chat_template=True)
+    return {"model": model, "provenance": provenance, "speed": None} | changes
+
+
+def seen(app: CbtuiApp) -> str:
+    """All text on the screen, with single spaces."""
+    texts = re.findall(r"<text[^>]*>(.*?)</text>", app.export_screenshot())
+    return " ".join(" ".join(unescape(text) for text in texts).split())
+
+
+def test_a_server_is_named_and_what_is_inferred_of_its_steps_is_said() -> None:
+    feeder = Feeder()
+    feeder.ready(**attached(LLAMA))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        assert "Following llama.cpp server" in str(app.main.query_one(Centre).content)
+        feeder.play(llama_records(), upto=13, **attached(LLAMA, paused=True, status="paused"))
+        app.main.look()
+        await pilot.pause()
+        text = seen(app)
+        assert "http://127.0.0.1:8080" in text and "derived from lengths" in text
+        assert "order inferred · rebuilt" in text, "step 13 passed between two looks"
+        assert (
+            "batch fill" not in text and "0 of 0" not in text and "budget" not in text.partition("Slots")[0]
+        )
+        assert "the server counts 40 steps, 90 output tokens" in text
+        assert "3 requests wait; the server does not say which" in text
+        assert "Rebuilt from later counts" in text
+        await pilot.press("escape", "k")
+        assert "no KV blocks to show: llama.cpp has cells a slot" in seen(app)
+
+    drive(feeder, script)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("records", [llama_records(), vllm_records()])
+def test_every_panel_draws_steps_of_which_little_is_known(
+    size: tuple[int, int], records: list[Record]
+) -> None:
+    feeder = Feeder()
+    source = VLLM if len(records) == 2 else LLAMA
+    feeder.ready(**attached(source))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        feeder.play(records, **attached(source))
+        app.main.look()
+        await pilot.press(
+            "escape", *"zzz[]{}0.1234", "tab", "down", "right", "enter", "escape", "[", "[", "z"
+        )
+        await pilot.pause()
+        assert app.is_running
+
+    drive(feeder, script, size)
+
+
+def test_a_server_that_names_nobody_is_told_by_its_own_figures() -> None:
+    feeder = Feeder()
+    feeder.ready(**attached(VLLM))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        first, second = vllm_records()
+        feeder.play([first], **attached(VLLM))
+        app.main.look()
+        await pilot.pause()
+        text = seen(app)
+        assert "Packed row [1, 12]" in text and "names no request" in text
+        for figure in ("running 3", "waiting 2 (capacity 2)", "KV 2 %", "prefix hits 0 of 0 tokens"):
+            assert figure in text
+        feeder.play([second], **attached(VLLM))
+        app.main.look()
+        await pilot.pause()
+        assert "4 missed before" in seen(app)
+
+    drive(feeder, script)
+
+
+def test_a_lost_server_is_a_panel_and_what_was_seen_stays() -> None:
+    feeder = Feeder()
+    feeder.ready(**attached(LLAMA))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        failure = Failure("server", "it does not answer: it \x1b[31mbroke off", retry_s=4.0)
+        feeder.play(llama_records(), **attached(LLAMA, status="failed", failure=failure))
+        app.main.look()
+        await pilot.pause()
+        said = str(app.main.query_one(Centre).content)
+        assert "server is not there" in said and "in 4 s" in said and "\x1b" not in said
+        assert "server lost" in seen(app) and app.main.follower.record is not None
+        await pilot.press("escape", "R")
+        assert [type(one).__name__ for one in feeder.commands] == ["Restart"]
+
+    drive(feeder, script)
+
+
+def test_quitting_asks_only_for_prompts_sent_from_here() -> None:
+    from cbtui.orders import num_unfinished
+
+    last = next(one for one in reversed(llama_records()) if isinstance(one, StepRecord))
+    state = EngineState(slots=last.slots, provenance=LLAMA)
+    assert last.slots and num_unfinished(state) == 0
+    own = tuple(msgspec.structs.replace(slot, request_id="own-1") for slot in last.slots[:1])
+    assert num_unfinished(msgspec.structs.replace(state, slots=own)) == 1
+
+
+def test_what_a_server_is_not_asked_comes_back_as_an_answer() -> None:
+    feeder = Feeder()
+    feeder.ready(**attached(LLAMA))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        feeder.play(llama_records(), **attached(LLAMA, rejection=Rejection(1, "the server sets the pace")))
+        app.main.look()
+        await pilot.press("escape", "down", "x")
+        await pilot.pause()
+        await pilot.press("x")
+        assert any(isinstance(one, Cancel) for one in feeder.commands)
+
+    drive(feeder, script)
+
+
+def test_a_recording_of_a_server_tells_the_same_when_it_is_replayed(tmp_path: Path) -> None:
+    records = llama_records()
+    path = tmp_path / "trace.jsonl.gz"
+    recorder = TraceRecorder(path)
+    model = attached(LLAMA)["model"]
+    assert isinstance(model, ModelInfo)
+    recorder.begin(header_of(model, EngineState().config, LLAMA))
+    for record in records:
+        recorder.write(record)
+    recorder.close()
+    read = read_trace(path)
+    assert list(read.records) == records and read.header.provenance == LLAMA and not read.error

@@ -37,7 +37,7 @@ LOOK_SHARE = 0.2
 #: Seconds between two scrapes of `/metrics`.
 SCRAPE_S = 0.25
 #: How long a look waits for the texts of prompts sent from here, which come on their own way, seconds.
-HOLD_S = 0.25
+HOLD_S = 1.0
 #: The figures that are passed on, without their prefix.
 FIGURES = (
     "requests_processing",

@@ -8,6 +8,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -151,3 +152,14 @@ def test_the_completion_script_is_the_shells() -> None:
     script = done.stdout + "\ncomplete -p cbtui\n"
     checked = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, text=True, check=True)
     assert "-F _cbtui_completion" in checked.stdout
+
+
+def test_installing_completion_tells_the_shell(tmp_path: Path) -> None:
+    (tmp_path / ".bashrc").write_text("# mine\n")
+    environment = os.environ | {"HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    words = [sys.executable, "-m", "cbtui", "--install-completion", "bash"]
+    subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    script = f". {tmp_path}/.bashrc; complete -p cbtui"
+    done = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, text=True, check=True)
+    assert "-F _cbtui_completion" in done.stdout
+    assert (tmp_path / ".bashrc").read_text().startswith("# mine\n")

@@ -65,7 +65,7 @@ def _defaults() -> dict[str, dict[str, object]]:
     settings = read_settings(settings_path())
     found: dict[str, object] = {
         name: getattr(settings, name)
-        for name in ("speed", "slots", "budget", "mode", "max_tokens", "history")
+        for name in ("speed", "slots", "budget", "mode", "max_tokens", "history", "stories")
         if getattr(settings, name) is not None
     }
     if settings.chat is not None:

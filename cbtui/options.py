@@ -15,6 +15,8 @@ from engine.worker.wire import RunnerSpec
 DEFAULT_SPEED = 8.0
 #: Records kept unless somebody says otherwise: about 70 MB of a three-slot engine's.
 DEFAULT_HISTORY = 10_000
+#: Finished requests whose stories are kept unless somebody says otherwise.
+DEFAULT_STORIES = 5_000
 #: Output tokens at most of a prompt that does not say.
 DEFAULT_MAX_TOKENS = 64
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -39,6 +41,8 @@ class LaunchOptions:
         speed: steps a second at most; None: as fast as it can.
         paused: start paused, to collect prompts first.
         history: records kept at least, to look back at; older ones are dropped.
+        stories: finished requests kept at least with all that is known of them; older ones are dropped when
+            no kept step needs them.
         demo: submit the tutorial's six requests at once.
         raw: plain continuation instead of the model's chat template.
         max_tokens: output tokens at most of a prompt typed without saying.
@@ -63,6 +67,7 @@ class LaunchOptions:
     speed: float | None = DEFAULT_SPEED
     paused: bool = False
     history: int = DEFAULT_HISTORY
+    stories: int = DEFAULT_STORIES
     demo: bool = False
     raw: bool = False
     max_tokens: int = DEFAULT_MAX_TOKENS

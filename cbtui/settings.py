@@ -39,6 +39,7 @@ class Settings:
         slots, budget, mode, max_tokens: as the options of their names.
         chat: prompts go through the model's chat template.
         history: records of steps kept to go back to.
+        stories: finished requests kept.
         keys: binding id to keys, comma-separated; ids are those `?` lists.
     """
 
@@ -50,6 +51,7 @@ class Settings:
     max_tokens: int | None = None
     chat: bool | None = None
     history: int | None = None
+    stories: int | None = None
     keys: dict[str, str] = field(default_factory=dict)
 
 
@@ -99,6 +101,7 @@ def _entries() -> dict[str, _Entry]:
         "max_tokens": _Entry("a whole number of 1 or more", _whole(1, 1 << 30)),
         "chat": _Entry("true or false", _flag),
         "history": _Entry("a whole number from 100 to 1,000,000", _whole(100, 1_000_000)),
+        "stories": _Entry("a whole number from 0 to 1,000,000", _whole(0, 1_000_000)),
     }
 
 

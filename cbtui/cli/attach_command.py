@@ -35,6 +35,9 @@ def attach(
     history: Annotated[
         int, typer.Option(min=10, metavar="N", help="Steps kept to look back at; about 7 KB each.")
     ] = 10_000,
+    stories: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Finished requests kept, with their texts and times.")
+    ] = 5_000,
     theme: Theme = None,
     limit: Limit = None,
     arrivals: Arrivals = None,
@@ -70,6 +73,7 @@ def attach(
         raw=raw,
         max_tokens=max_tokens or DEFAULT_MAX_TOKENS,
         history=history,
+        stories=stories,
         asked=asked,
         requests=workload.requests if workload else (),
         arrivals=checked_arrivals(arrivals),

@@ -166,7 +166,7 @@ def _run(running: _Running, runner: ModelRunner, ready: Ready) -> None:
             entries.append(entry)
     feed = Feed(entries, options.file.arrivals, submit, on_refused=running.refuse)
     say = _sayer(running, ready.info)
-    ledger = Ledger()
+    ledger = Ledger(kept=0)
     if running.recorder is not None:
         running.recorder.begin(header_of(ready.info, engine.config))
     verifier = Verifier(runner, most_s=UNHURRIED_S)
@@ -189,8 +189,10 @@ def _run(running: _Running, runner: ModelRunner, ready: Ready) -> None:
                 running.complaints.add(
                     f"request {entry.number} ended as {result.finish_reason}: {result.error}"
                 )
+        # What has been said need not be kept.
+        ledger.forget(record.step + 1)
         if isinstance(record, StepRecord):
-            done = len(ledger.finished)
+            done = ledger.num_finished
             progress.say(f"step {record.step:,}, {done} of {len(entries)} requests done", at_once=False)
     progress.clear()
     if options.verify:

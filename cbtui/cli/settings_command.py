@@ -29,7 +29,7 @@ def settings() -> int:
 def template() -> str:
     """A commented file with every setting at its default; each line works once its `#` is gone."""
     from cbtui.keymap import remappable
-    from cbtui.options import DEFAULT_HISTORY, DEFAULT_MAX_TOKENS, DEFAULT_SPEED
+    from cbtui.options import DEFAULT_HISTORY, DEFAULT_MAX_TOKENS, DEFAULT_SPEED, DEFAULT_STORIES
     from cbtui.settings import THEME_NAMES
     from engine.config import EngineConfig
     from engine.scheduling.modes import MODES
@@ -46,6 +46,7 @@ def template() -> str:
         f"# max_tokens = {DEFAULT_MAX_TOKENS}           # output tokens of a typed prompt at most",
         "# chat = true              # prompts go through the model's chat template",
         f"# history = {DEFAULT_HISTORY}          # steps kept to go back to",
+        f"# stories = {DEFAULT_STORIES}           # finished requests kept, with their texts and times",
         "",
         "# Your own keys: several with commas, as `f5`, `ctrl+s`, `space`, `?`.",
         "# [keys]",

@@ -1,7 +1,8 @@
 """What every slot did in every step of a stretch, kept as runs, and folded into columns of several steps.
 
 Pure; fed one record at a time. A step costs O(slots) and memory follows the changes, not the steps, so a
-stretch of a hundred thousand steps redraws from a few thousand runs.
+stretch of a hundred thousand steps redraws from a few thousand runs. What is older than the steps one can
+still go back to becomes coarser as it grows: short runs give way to their longer neighbours.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from engine.stream.records import Record, StepRecord
 StateKind = Literal["prefill", "decode", "dead", "idle"]
 #: Which state a column shows when two are equally common: the useful one.
 _RANK: dict[StateKind, int] = {"prefill": 3, "decode": 2, "dead": 1, "idle": 0}
+
+
+#: Runs of a slot that what is long past may take: some for every column of the widest timeline.
+MOST_RUNS = 512
 
 
 class State(NamedTuple):
@@ -96,6 +101,22 @@ class SlotHistory:
             self.marks.append(Mark(step, "barrier", "barrier"))
         self.last_step = step
 
+    def coarsen(self, before_step: int) -> None:
+        """Let the steps before `before_step` take at most `MOST_RUNS` runs of a slot, and as many marks."""
+        for slot in self._slots:
+            while (old := bisect_right(slot.starts, before_step) - 1) > MOST_RUNS:
+                kept = [
+                    (slot.starts[place], max(place, place + 1, key=lambda run: _length(slot.starts, run)))
+                    for place in range(0, old - 1, 2)
+                ]
+                end = 2 * len(kept)
+                slot.states[:end] = [slot.states[longer] for _, longer in kept]
+                slot.starts[:end] = [start for start, _ in kept]
+        old = bisect_right(self.marks, before_step, key=lambda mark: mark.step)
+        if old > MOST_RUNS:
+            modes = [mark for mark in self.marks[:old] if mark.kind == "mode"]
+            self.marks[:old] = modes[-MOST_RUNS // 2 :]
+
     def states(self, slot: int, start: int, stop: int) -> Iterator[tuple[State, int]]:
         """The runs of a slot within steps [start, stop), each with its number of steps."""
         runs = self._slots[slot]
@@ -136,6 +157,11 @@ class SlotHistory:
         if rest:
             cells.append(self.column(slot, last_step + 1 - rest, last_step + 1))
         return cells
+
+
+def _length(starts: list[int], run: int) -> int:
+    """Steps of a run that is not the last one."""
+    return starts[run + 1] - starts[run]
 
 
 def scale_for(steps: int, columns: int) -> int:

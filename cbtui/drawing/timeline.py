@@ -88,6 +88,8 @@ def slot_line(history: SlotHistory, badges: Badges, slot: int, axis: TimeAxis, g
 def _cell(state: State, badges: Badges) -> Piece:
     if state.kind == "idle":
         return IDLE, "faint"
+    if state.request_id not in badges:  # its story was dropped, and its name with it
+        return (DEAD if state.kind == "dead" else DECODE), "dim"
     badge = badges[state.request_id]
     if state.kind == "prefill":
         return badge.cell, f"badge:{badge.colour}"

@@ -141,6 +141,7 @@ class Chronicle:
                 return
             for stretch, end in reaching:
                 del stretch.records[:end]
+                stretch.lanes.coarsen(step)
             self.stretches = [one for one in self.stretches[:-1] if one.records] + self.stretches[-1:]
             self._num_kept -= dropped
             self.num_dropped += dropped
@@ -148,6 +149,11 @@ class Chronicle:
             del self.telling[: bisect_right(self.telling, step)]
             del self._keyframes[0]
             self._folded = None
+
+    @property
+    def oldest_step(self) -> int:
+        """No kept record belongs to an earlier step."""
+        return self._keyframes[0][0]
 
     # -- finding ------------------------------------------------------------------------------
 

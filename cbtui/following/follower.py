@@ -35,15 +35,19 @@ class PastRun:
 
 
 class Follower:
-    """Reads a mailbox and a history; `poll` when there may be news, then `frame`."""
+    """Reads a mailbox and a history; `poll` when there may be news, then `frame`.
 
-    def __init__(self, mailbox: Mailbox, history: History) -> None:
+    Args:
+        stories: finished requests whose stories are kept, where no kept record needs more; None: all.
+    """
+
+    def __init__(self, mailbox: Mailbox, history: History, stories: int | None = None) -> None:
         self._mailbox = mailbox
         self._history = history
         self._seen = 0
         self._unfinished: set[str] = set()
         self._fault: Failure | None = None
-        self.ledger = Ledger()
+        self.ledger = Ledger(stories)
         self.badges = Badges()
         self.chronicle = Chronicle(self.ledger, history.limit)
         self.state: EngineState = mailbox.latest()
@@ -144,6 +148,7 @@ class Follower:
             self._snapshot = self.metrics.snapshot()
             self._run = self.metrics.current_run
             self._compare()
+            self.badges.forget(self.ledger.forget(self.chronicle.oldest_step))
 
     def _take(self, record: Record) -> None:
         submitted = record.events.submitted
@@ -152,12 +157,12 @@ class Follower:
         self._unfinished.update(request.request_id for request in submitted)
         self.ledger.apply(record)
         self.badges.apply(record)
-        num_runs = len(self.metrics.runs)
+        num_runs = self.metrics.num_runs
         self.chronicle.append(record)
         self._unfinished.difference_update(finish.request_id for finish in record.events.finished)
         if isinstance(record, StepRecord):
             self.record = record
-        if len(self.metrics.runs) > num_runs:
+        if self.metrics.num_runs > num_runs:
             self._past.append(PastRun(self.metrics.runs[-1], self.chronicle.stretch.lanes))
 
     def _compare(self) -> None:

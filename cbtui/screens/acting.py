@@ -44,7 +44,7 @@ class ActingScreen(Screen[None]):
         super().__init__()
         self.link = link
         self.options = options
-        self.follower = Follower(link.mailbox, link.history)
+        self.follower = Follower(link.mailbox, link.history, options.stories)
         self.selected: str | None = None
         #: The recorded step in view; None: now.
         self.shown: int | None = None
@@ -298,8 +298,10 @@ class ActingScreen(Screen[None]):
     def _open(self, request_id: str) -> None:
         if request_id in self.follower.badges:
             self.app.push_screen(TextView(self.frame(), request_id))
-        else:
+        elif any(one.request_id == request_id for one in self.state.arriving):
             self.say(f"{self._letter(request_id)} has no tokens yet")
+        else:
+            self.say(f"it is no longer kept: only the newest {self.options.stories:,} are (--stories)")
 
     def _letter(self, request_id: str) -> str:
         if request_id in self.follower.badges:

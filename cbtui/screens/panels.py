@@ -96,6 +96,6 @@ def tab_titles(kind: Kind, frame: Frame) -> tuple[str, ...]:
         "Waiting": record.waiting_count
         if record is not None and is_past
         else state.waiting_count + state.arriving_count,
-        "Finished": frame.metrics.num_finished if is_past else len(frame.ledger.finished),
+        "Finished": frame.metrics.num_finished if is_past else frame.ledger.num_finished,
     }
     return tuple(f"{title} {counts[title]:,}" if title in counts else title for title, _ in TABS[kind])

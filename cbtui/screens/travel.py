@@ -69,13 +69,14 @@ class TravelScreen(ActingScreen):
     @on(PromptsEntered)
     def _await_arrivals(self) -> None:
         """Prompts act on the engine of now; once they are there their letters can be named."""
-        self._awaited = None if self.shown is None else len(self.follower.ledger.stories)
+        self._awaited = None if self.shown is None else self.follower.ledger.num_requests
 
     def _say_arrivals(self) -> None:
-        stories = self.follower.ledger.stories
-        if self._awaited is None or len(stories) <= self._awaited:
+        ledger = self.follower.ledger
+        count = 0 if self._awaited is None else ledger.num_requests - self._awaited
+        if count <= 0:
             return
-        new = list(islice(stories, self._awaited, None))
+        new = list(islice(reversed(ledger.stories), count))[::-1]
         self._awaited = None
         if self.shown is not None:
             letters = plain(names(self.follower.badges, new))

@@ -6,6 +6,7 @@ unfinished ones, so neighbours differ as long as there are colours; deterministi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.stream.records import Record
@@ -55,6 +56,11 @@ class Badges:
 
     def __contains__(self, request_id: str) -> bool:
         return request_id in self._badges
+
+    def forget(self, request_ids: Iterable[str]) -> None:
+        """Forget the names of ended requests."""
+        for request_id in request_ids:
+            del self._badges[request_id]
 
     def apply(self, record: Record) -> None:
         """Name the arrivals of a record and give the colours of its ended requests back."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from cbtui.following.frame import Frame
 from cbtui.looks.pieces import Line, say
 from cbtui.telling.words import count, percent, seconds
-from engine.stream.ledger import Ledger
 from engine.stream.metrics import RunSummary
 
 
@@ -51,7 +50,7 @@ def result_lines(frame: Frame) -> list[Line]:
     return [
         say((summary(run) + tail[0], "strong")),
         say((summary(twin) + tail[1], "strong")),
-        say(difference(run, twin, frame.ledger)),
+        say(difference(run, twin)),
         say((f"{pace(run)}; {pace(twin)}", "dim")),
     ]
 
@@ -66,7 +65,7 @@ def result_in_two_lines(frame: Frame) -> list[Line]:
         return [say((summary(run), "strong")), say(alone(run))]
     slow = run if run.steps > twin.steps else twin
     ratio = max(run.steps, twin.steps) / min(run.steps, twin.steps)
-    is_clear = ratio > 1 and not _doubt(run, twin, frame.ledger)
+    is_clear = ratio > 1 and not _doubt(run, twin)
     return [
         say((summary(one), "strong"), (f" · {ratio:.2f}×" if is_clear and one is slow else "", "warn"))
         for one in (run, twin)
@@ -98,7 +97,7 @@ def alone(run: RunSummary) -> str:
         )
     if not empty:
         return f"{meaning}Every one of them fed a request a token it needed."
-    if len(run.request_ids) > slots_of(run):
+    if run.num_requests > slots_of(run):
         return (
             f"{meaning}A slot went to the next request as soon as its own had ended; {empty:,} stood empty "
             f"when there was nobody left to give them to."
@@ -106,9 +105,9 @@ def alone(run: RunSummary) -> str:
     return f"{meaning}{empty:,} stood empty: there were more slots than requests to fill them."
 
 
-def difference(run: RunSummary, twin: RunSummary, ledger: Ledger) -> str:
+def difference(run: RunSummary, twin: RunSummary) -> str:
     """One sentence or two on why the runs differ. Says so where they cannot be compared."""
-    doubt = _doubt(run, twin, ledger)
+    doubt = _doubt(run, twin)
     slow, fast = (run, twin) if run.steps >= twin.steps else (twin, run)
     if doubt:
         return f"{slow.steps:,} against {count(fast.steps, 'step')}, but {doubt}."
@@ -131,20 +130,15 @@ def difference(run: RunSummary, twin: RunSummary, ledger: Ledger) -> str:
     )
 
 
-def _doubt(run: RunSummary, twin: RunSummary, ledger: Ledger) -> str:
+def _doubt(run: RunSummary, twin: RunSummary) -> str:
     if slots_of(run) != slots_of(twin):
         return "the slots differed, so the mode alone does not explain it"
     if run.output_tokens != twin.output_tokens:
         made = f"{run.output_tokens:,} against {twin.output_tokens:,} tokens"
         return f"{made} came out, so it was not the same work"
-    if _arrivals(run, ledger) != _arrivals(twin, ledger):
+    if run.arrivals != twin.arrivals:
         return "the requests arrived at other steps, so the mode alone does not explain it"
     return ""
-
-
-def _arrivals(run: RunSummary, ledger: Ledger) -> list[int]:
-    """Steps of the run that were over when each request arrived."""
-    return [max(0, ledger[one].submitted_step - (run.first_step - 1)) for one in run.request_ids]
 
 
 def _same_steps(run: RunSummary, twin: RunSummary) -> str:
@@ -162,7 +156,7 @@ def _same_steps(run: RunSummary, twin: RunSummary) -> str:
         return f"{text}: the mode made no difference here."
     if slots_of(run) == 1:
         reason = "with one slot, requests run one after the other in either mode"
-    elif len(run.request_ids) <= slots_of(run):
+    elif run.num_requests <= slots_of(run):
         reason = "there was a slot for every request, so nobody waited for a slot"
     else:
         return f"{text}: here, nobody who waited could have been done sooner in another slot."

@@ -94,7 +94,9 @@ def finished_columns(frame: Frame, request_ids: list[str], cells: int) -> tuple[
 
 def finished_title(frame: Frame, request_ids: list[str]) -> str:
     """How many, and how their checks went: `Finished 7 · alone ✓ 5 ✗ 1 · 1 to check`."""
-    title = f"Finished {len(request_ids):,}"
+    forgotten = frame.ledger.num_forgotten
+    title = f"Finished {forgotten + len(request_ids):,}"
+    title += f" · the newest {len(request_ids):,} kept" if forgotten else ""
     if is_told(frame):
         verdicts = tally(frame.ledger[one].verified for one in request_ids)
         title += f" · alone {verdicts}" if verdicts else ""
@@ -108,6 +110,7 @@ class Finished(RequestList):
     def _show(self, frame: Frame) -> None:
         ids = finished_at(frame)
         self.title(finished_title(frame, ids))
+        forgotten = frame.ledger.num_forgotten
         if not ids:
             empty: Line = ((" " + EMPTY["finished"], "dim"),)
             self.draw_requests([], 1, lambda y, cells: empty, frame)
@@ -116,6 +119,8 @@ class Finished(RequestList):
         columns = finished_columns(frame, newest, self.line_width)
 
         def make(y: int, cells: int) -> Line:
+            if y == len(ids):
+                return clip_line(((f" {count(forgotten, 'older one')} dropped (--stories)", "dim"),), cells)
             return finished_line(frame, ids[y], columns, cells)
 
-        self.draw_requests(ids, len(ids), make, frame)
+        self.draw_requests(ids, len(ids) + bool(forgotten), make, frame)

@@ -106,6 +106,7 @@ class TextView(Overlay):
     def __init__(self, frame: Frame, request_id: str) -> None:
         super().__init__(frame)
         self.request_id = request_id
+        self._story = frame.ledger[request_id]
         self._drawn: tuple[int, str] | None = None
 
     def compose(self) -> ComposeResult:
@@ -129,8 +130,10 @@ class TextView(Overlay):
         self.set_class(self.app.size.width < WIDE, "-narrow")
 
     def show(self, frame: Frame) -> None:
-        """Draw a frame; nothing happens when all is the same."""
-        self._frame = frame
+        """Draw a frame; nothing happens when all is the same, or when its story is no longer kept."""
+        if self.request_id not in frame.ledger.stories:
+            return
+        self._frame, self._story = frame, frame.ledger[self.request_id]
         if self.is_attached and self.query(VerticalScroll):
             self._draw(frame)
 
@@ -159,6 +162,6 @@ class TextView(Overlay):
 
     def action_copy(self) -> None:
         """Copy the output."""
-        story = self._frame.ledger[self.request_id]
+        story = self._story
         self.app.copy_to_clipboard(output_text(self._frame.ledger, story, self._frame.step))
         self.notify("output copied")

@@ -93,6 +93,13 @@ class RequestStory:
         """Whether its terminal event came at or before `step`."""
         return self.finish_step is not None and self.finish_step <= step
 
+    def is_over_before(self, step: int) -> bool:
+        """Whether everything that ever happened to it came before `step`."""
+        if self.finish is None or self.finish_step is None:
+            return False
+        over = self.finish_step if self.finish.slot is None else self.release_step
+        return over is not None and max(over, self.finish_step) < step
+
     @property
     def queue_s(self) -> float | None:
         """Queue time: arrival to first scheduled."""
@@ -117,15 +124,49 @@ class RequestStory:
 
 
 class Ledger:
-    """Folds records into stories. `apply` each record once, in order."""
+    """Folds records into stories. `apply` each record once, in order.
 
-    def __init__(self) -> None:
+    Args:
+        kept: finished requests whose stories `forget` leaves, the newest; None: it leaves all.
+    """
+
+    def __init__(self, kept: int | None = None) -> None:
+        self.kept = kept
+        #: By request id, in order of arrival; all there are, but for those forgotten.
         self.stories: dict[str, RequestStory] = {}
+        #: Requests that arrived, and finished ones whose stories were forgotten.
+        self.num_requests = 0
+        self.num_forgotten = 0
         #: Bytes of every token id seen in the stream.
         self.token_bytes: dict[int, bytes] = {}
-        #: Ids of finished requests, oldest first.
+        #: Ids of finished requests with a story, oldest first.
         self.finished: list[str] = []
         self.step = 0
+
+    @property
+    def num_finished(self) -> int:
+        """Requests that have ended, forgotten ones too."""
+        return self.num_forgotten + len(self.finished)
+
+    def forget(self, before_step: int) -> list[str]:
+        """Forget the stories of finished requests beyond the newest `kept`, oldest first.
+
+        Those stay that something happened to in `before_step` or later, or whose slots are held, so that
+        every record from that step on can still be read. Costs nothing when there is nothing to forget.
+
+        Returns:
+            their ids.
+        """
+        surplus = 0 if self.kept is None else len(self.finished) - self.kept
+        gone = 0
+        while gone < surplus and self.stories[self.finished[gone]].is_over_before(before_step):
+            gone += 1
+        forgotten = self.finished[:gone]
+        for request_id in forgotten:
+            del self.stories[request_id]
+        del self.finished[:gone]
+        self.num_forgotten += gone
+        return forgotten
 
     def __getitem__(self, request_id: str) -> RequestStory:
         return self.stories[request_id]
@@ -156,6 +197,7 @@ class Ledger:
         for request in events.submitted:
             story = self.stories[request.request_id] = RequestStory(request, step)
             story.turns.append(Turn("arrived", step, request.arrival_s))
+            self.num_requests += 1
 
     def _apply_segments(self, record: StepRecord) -> None:
         for segment in record.segments:
@@ -182,7 +224,9 @@ class Ledger:
             story.turns.append(Turn("ended", step, finish.time_s, finish.slot))
             self.finished.append(finish.request_id)
         for verification in events.verified:
-            self.stories[verification.request_id].verified = verification
+            # It may come when the story has been forgotten.
+            if (verified := self.stories.get(verification.request_id)) is not None:
+                verified.verified = verification
         for release in events.released:
             story = self.stories[release.request_id]
             story.release_step, story.release_s = step, time_s

@@ -7,18 +7,22 @@ steps since the engine was last empty.
 from __future__ import annotations
 
 import math
+from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 
 import msgspec
 
-from engine.stream.ledger import Ledger, RequestStory
-from engine.stream.records import QuietRecord, Record, StepRecord
+from engine.stream.ledger import Ledger
+from engine.stream.records import QuietRecord, Record, RequestRecord, StepRecord
 
 RATE_WINDOW_S = 5.0
 #: Finished requests whose latencies count towards the percentiles: the newest ones.
 LATENCY_SAMPLES = 1000
+#: Finished runs whose figures are kept.
+RUNS_KEPT = 64
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
@@ -96,9 +100,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         prefilled_tokens: prompt tokens fed, recomputed ones too.
         cached_tokens: tokens found in shared blocks instead (prefix hits).
         elapsed_s: engine seconds.
-        request_ids: in arrival order; empty while the run is under way.
-        workload: what was asked, to recognise the same requests run again in another mode; empty while
-            the run is under way.
+        num_requests: those that arrived in it.
+        workload: a digest of what was asked, to recognise the same requests run again in another mode.
+        arrivals: a digest of after how many steps of the run each request arrived.
         finished: whether the engine is empty again.
     """
 
@@ -112,8 +116,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     token_positions: int
     padding: int
     elapsed_s: float
-    request_ids: tuple[str, ...]
-    workload: tuple[tuple[tuple[int, ...], int], ...]
+    num_requests: int
+    workload: bytes
+    arrivals: bytes
     finished: bool
     prefilled_tokens: int = 0
     cached_tokens: int = 0
@@ -126,6 +131,22 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def steps(self) -> int:
         return self.last_step - self.first_step + 1
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The requests of a run as they arrive: how many, and digests of what they were and when they came."""
+
+    count: int = 0
+    workload: bytes = b""
+    arrivals: bytes = b""
+
+    def add(self, request: RequestRecord, steps: int) -> None:
+        """One more, after so many steps of the run."""
+        self.count += 1
+        what = array("q", (*request.prompt_token_ids, request.max_tokens)).tobytes()
+        self.workload = blake2b(self.workload + what, digest_size=16).digest()
+        self.arrivals = blake2b(self.arrivals + steps.to_bytes(8, "little"), digest_size=16).digest()
 
 
 @dataclass(slots=True)
@@ -162,22 +183,25 @@ class Metrics:
         self._tpot: deque[float] = deque(maxlen=LATENCY_SAMPLES)
         self._last: StepRecord | None = None
         self._run: _Run | None = None
-        self._run_requests: list[RequestStory] = []
+        self._asked = _Asked()
         self._unfinished: set[str] = set()
         self._num_finished = 0
         self._num_requests = 0
         self._figures: dict[str, float | None] = {}
-        #: Finished runs, oldest first, and the one under way.
+        #: The newest finished runs, oldest first, and how many there were in all.
         self.runs: list[RunSummary] = []
+        self.num_runs = 0
 
     def apply(self, record: Record) -> None:
         """Take in a record the ledger has already seen."""
+        # What a step's record says arrived was there before the step was scheduled.
+        before = record.step - isinstance(record, StepRecord)
         for request in record.events.submitted:
             if not self._unfinished and (self._run is None or self._run.last_step):
                 self._close_run()
             self._unfinished.add(request.request_id)
             self._num_requests += 1
-            self._run_requests.append(self._ledger[request.request_id])
+            self._asked.add(request, max(0, before - self._run.first_step + 1) if self._run else 0)
         if record.events.figures:
             self._figures.update(record.events.figures)
         if isinstance(record, StepRecord):
@@ -189,7 +213,7 @@ class Metrics:
             if tpot is not None:
                 self._tpot.append(tpot)
         if isinstance(record, QuietRecord) and not self._unfinished and self._run is None:
-            self._run_requests.clear()
+            self._asked = _Asked()
         if not self._unfinished and self._run is not None and record.events.finished:
             self._close_run()
 
@@ -207,11 +231,11 @@ class Metrics:
         twin._ttft, twin._itl, twin._tpot = self._ttft.copy(), self._itl.copy(), self._tpot.copy()
         twin._last = self._last
         twin._run = self._run and replace(self._run, modes=list(self._run.modes))
-        twin._run_requests = list(self._run_requests)
+        twin._asked = replace(self._asked)
         twin._unfinished = set(self._unfinished)
         twin._num_finished, twin._num_requests = self._num_finished, self._num_requests
         twin._figures = dict(self._figures)
-        twin.runs = self.runs[-1:]
+        twin.runs, twin.num_runs = self.runs[-1:], self.num_runs
         return twin
 
     def _apply_step(self, record: StepRecord) -> None:
@@ -265,12 +289,12 @@ class Metrics:
     def _close_run(self) -> None:
         if self._run is not None:
             self.runs.append(self._summary(self._run, finished=True))
+            self.num_runs += 1
+            del self.runs[:-RUNS_KEPT]
         self._run = None
-        self._run_requests = []
+        self._asked = _Asked()
 
     def _summary(self, run: _Run, *, finished: bool) -> RunSummary:
-        # Asked at every frame while the run is under way, when nobody needs its requests.
-        requests = sorted(self._run_requests, key=lambda s: s.index) if finished else []
         return RunSummary(
             modes=tuple(run.modes),
             first_step=run.first_step,
@@ -282,8 +306,9 @@ class Metrics:
             token_positions=run.token_positions,
             padding=run.padding,
             elapsed_s=run.elapsed_s,
-            request_ids=tuple(s.request_id for s in requests),
-            workload=tuple((s.request.prompt_token_ids, s.request.max_tokens) for s in requests),
+            num_requests=self._asked.count,
+            workload=self._asked.workload,
+            arrivals=self._asked.arrivals,
             finished=finished,
             prefilled_tokens=run.prefilled_tokens,
             cached_tokens=run.cached_tokens,

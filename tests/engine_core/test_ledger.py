@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+from scenario import Life, Scenario, scenarios
+
 from engine.clock import EngineClock
 from engine.config import EngineConfig
 from engine.engine import Engine
@@ -9,6 +13,7 @@ from engine.fake import FakeRunner
 from engine.request import SamplingParams
 from engine.session import drain
 from engine.stream.ledger import Ledger
+from engine.stream.records import StepRecord
 
 
 def told(*caps: int, **config: object) -> Ledger:
@@ -65,3 +70,38 @@ def test_the_token_a_step_made_is_found_by_the_step() -> None:
     first, second = told(3, 2, max_num_seqs=1).stories.values()
     assert [first.token_at(step) for step in range(5)] == [None, 0, 1, 2, None]
     assert [second.token_at(step) for step in range(3, 7)] == [None, 0, 1, None]
+
+
+@given(scenarios(), st.integers(0, 3), st.integers(1, 12))
+def test_what_is_forgotten_is_needed_by_no_record_from_the_step_on(
+    scenario: Scenario, kept: int, behind: int
+) -> None:
+    life = Life(scenario)
+    life.play()
+    whole, ledger = Ledger(), Ledger(kept)
+    forgotten: list[str] = []
+    for record in life.records:
+        whole.apply(record)
+        ledger.apply(record)
+        step = max(0, record.step - behind)
+        gone = ledger.forget(step)
+        forgotten += gone
+        assert all(whole[one].is_over_before(step) for one in gone)
+        assert ledger.num_finished == len(whole.finished) and ledger.num_requests == len(whole.stories)
+        assert forgotten + ledger.finished == whole.finished
+        # As many as asked for stay, and no more than still matter beside them.
+        surplus = ledger.finished[: max(0, len(ledger.finished) - kept)]
+        assert not surplus or not whole[surplus[0]].is_over_before(step)
+    for record in life.records:
+        events = record.events
+        named = {one.request_id for one in (*events.submitted, *events.finished, *events.released)}
+        if isinstance(record, StepRecord):
+            named |= {one.request_id for one in (*record.segments, *record.slots, *record.waiting)}
+        if record.step >= step:
+            assert named <= ledger.stories.keys()
+    assert {one: ledger[one] for one in ledger.stories} == {one: whole[one] for one in ledger.stories}
+
+
+def test_a_ledger_forgets_nothing_unless_it_is_told_to() -> None:
+    ledger = told(3, 2, 4)
+    assert ledger.forget(1000) == [] and len(ledger.stories) == 3

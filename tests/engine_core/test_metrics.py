@@ -15,7 +15,7 @@ from engine.fake import FakeRunner
 from engine.request import SamplingParams
 from engine.step.plan import Plan, Reply
 from engine.stream.ledger import Ledger
-from engine.stream.metrics import RATE_WINDOW_S, Metrics, MetricsSnapshot, percentile
+from engine.stream.metrics import RATE_WINDOW_S, RUNS_KEPT, Metrics, MetricsSnapshot, percentile
 
 
 class Timed(FakeRunner):
@@ -115,7 +115,8 @@ def test_a_run_lasts_until_the_engine_is_empty_and_the_same_requests_are_recogni
     bench.ask(3, 2, 2)
     bench.run()
     first, second = bench.metrics.runs
-    assert first.workload == second.workload and len(first.workload) == 3
+    assert first.workload == second.workload and first.num_requests == second.num_requests == 3
+    assert first.arrivals != second.arrivals, "one arrived after a step, then all at once"
     assert (first.modes, second.modes) == (("continuous",), ("static",))
     assert second.first_step == first.last_step + 1
 
@@ -139,8 +140,38 @@ def test_cancelling_all_before_the_first_step_leaves_no_run() -> None:
     assert bench.metrics.runs == [] and bench.metrics.current_run is None
     bench.ask(2)
     bench.run()
-    assert bench.metrics.runs[0].request_ids == ("r1",)
+    (run,) = bench.metrics.runs
+    assert run.num_requests == 1
     assert bench.metrics.snapshot().num_finished == 2
+
+
+def test_requests_are_not_taken_for_others_that_read_alike() -> None:
+    def workload(*asks: tuple[list[int], int]) -> bytes:
+        bench = Bench()
+        for prompt, max_tokens in asks:
+            bench.engine.add_request(prompt, SamplingParams(max_tokens=max_tokens))
+        bench.run()
+        return bench.metrics.runs[0].workload
+
+    kinds = [
+        workload(([1, 2], 3)),
+        workload(([1], 2)),
+        workload(([1], 2), ([3], 2)),
+        workload(([3], 2), ([1], 2)),
+        workload(([1, 2], 3), ([4], 1)),
+        workload(([1, 2, 3], 4)),
+    ]
+    assert len(set(kinds)) == len(kinds)
+    assert workload(([1, 2], 3), ([4], 1)) == kinds[4]
+
+
+def test_only_the_newest_runs_are_kept_but_all_are_counted() -> None:
+    bench = Bench()
+    for _ in range(RUNS_KEPT + 5):
+        bench.ask(1)
+        bench.run()
+    assert len(bench.metrics.runs) == RUNS_KEPT and bench.metrics.num_runs == RUNS_KEPT + 5
+    assert bench.metrics.runs[-1].last_step == bench.engine.step_number
 
 
 def test_before_the_first_step_there_are_no_figures() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cbtui.drawing.mask import seen_keys
-from cbtui.drawing.rectangle import rectangle_lines, rectangle_places
+from cbtui.drawing.rectangle import rectangle_lines, rectangle_places, unfolded_lines, unfolded_places
 from cbtui.drawing.row_cursor import Place
 from cbtui.drawing.token_cells import SequenceCells, TokenBytes, alternatives, sequence_cells
 from cbtui.drawing.window import merged
@@ -95,14 +95,15 @@ def packed_row(
 ) -> RowDrawing:
     """The step's tokens: at most `height` lines if that is possible, more to scroll if not.
 
-    `is_whole`: nothing is folded, however many lines it takes; only a rectangle, whose columns stay
-    aligned, still leaves out its middle.
+    `is_whole`: nothing is folded, however many lines it takes.
     """
     if not record.segments:
         return RowDrawing([((UNSEEN, "dim"),)], [])
     cells = [sequence_cells(segment, badges, text) for segment in record.segments]
     if record.layout == "padded" and record.shape[1] > 1:
         length = record.shape[1]
+        if is_whole:
+            return RowDrawing(unfolded_lines(cells, length, width), unfolded_places(cells, length, width))
         return RowDrawing(rectangle_lines(cells, length, width), rectangle_places(cells, length, width))
     if record.tokens.total <= FEW or record.shape[1] == 1:
         return _a_line_each(cells, text, width, height, kinds)

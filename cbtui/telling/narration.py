@@ -107,10 +107,10 @@ def events_of(record: Record, ledger: Ledger, badges: Badges) -> list[Event]:
         freed = slots_in_words([one.slot for one in events.released])
         lines.append(say(("barrier", "strong"), f": the wave is over, {freed} free again"))
     for one in events.verified:
-        if one.verdict != "same" and one.request_id not in ledger.stories:
-            lines.append(say(f"a request that is no longer kept, alone: {one.verdict.replace('_', ' ')}"))
-        elif one.verdict != "same":
-            lines.append(say(names(badges, [one.request_id]), " alone: ", verdict_line(one, ledger)))
+        if one.verdict != "same":
+            is_kept = one.request_id in badges
+            who = names(badges, [one.request_id]) if is_kept else say("a request that is no longer kept")
+            lines.append(say(who, " alone: ", verdict_line(one, ledger)))
     told = {finish.error for finish in events.finished}
     lines += [say(("fault", "warn"), f": {prose(error)}") for error in events.errors if error not in told]
     return [Event(record.step, line) for line in lines]

@@ -193,6 +193,45 @@ def test_a_whole_row_of_512_has_a_place_for_every_token() -> None:
     assert "⟨+" in "".join(plain(line) for line in packed_row(record, scene.badges, scene.text, 120, 4).lines)
 
 
+def test_an_unfolded_rectangle_is_cut_into_bands_with_its_columns_aligned() -> None:
+    scene = Scene()
+    record = scene.step(Fed(40), Fed(1, 9), Fed(6, 3), layout="padded")
+    made = packed_row(record, scene.badges, scene.text, 80, 4, is_whole=True)
+    lines = [plain(line).rstrip() for line in made.lines]
+    assert "⟨+" not in "".join(lines) and all(line_width(line) <= 80 for line in made.lines)
+    bands = [lines[y : y + 3] for y in range(0, len(lines), 4)]
+    assert len(bands) > 2 and all(not line for line in lines[3::4])
+    for band in bands:
+        assert band[0].startswith(" A prefill 40") and band[1].startswith(" B p9")
+        rules = [[x for x, sign in enumerate(line) if sign == "│"] for line in band]
+        assert rules[0] == rules[1] == rules[2]
+    # What came of a row stands at its end only; padding is drawn wherever it is.
+    assert [line.count("→") for line in lines] == [0] * (len(lines) - 3) + [1, 1, 1]
+    assert "".join(lines).count("╳") == record.tokens.padding
+
+
+@given(fed_sequences(), st.integers(40, 160))
+def test_an_unfolded_rectangle_has_a_place_for_every_token(fed: tuple[Fed, ...], width: int) -> None:
+    scene = Scene()
+    record = scene.step(*fed, layout="padded")
+    made = packed_row(record, scene.badges, scene.text, width, 4, is_whole=True)
+    tokens = [(n, token) for n, s in enumerate(record.segments) for token in range(s.q_len)]
+    if record.shape[1] > 1:
+        assert [(place.segment, place.token) for place in made.places] == tokens
+
+
+def test_the_cursor_goes_along_a_row_from_band_to_band() -> None:
+    scene = Scene()
+    record = scene.step(Fed(40), Fed(20), layout="padded")
+    places = packed_row(record, scene.badges, scene.text, 60, 4, is_whole=True).places
+    at = places[0]
+    for token in range(1, 40):
+        at = moved(places, at, 1, 0)
+        assert (at.segment, at.token) == (0, token)
+    below = moved(places, at, 0, 1)
+    assert (below.segment, below.token) == (1, 19), "the same column"
+
+
 def test_the_cursor_walks_in_reading_order_and_to_the_line_below() -> None:
     scene = Scene()
     record = scene.step(Fed(40), Fed(1, 30))

@@ -24,6 +24,9 @@ class RequestList(LinesView, can_focus=True):
         self.request_ids: Sequence[str] = ()
         self._selected: str | None = None
         self._frame: Frame | None = None
+        #: Whether the panel was scrolled to the request under the cursor.
+        self._has_followed = False
+        self._place = 0
 
     def show(self, frame: Frame) -> None:
         """Draw a frame."""
@@ -49,10 +52,23 @@ class RequestList(LinesView, can_focus=True):
             self._show(self._frame)
 
     def _bring_into_view(self, y: int) -> None:
+        self._has_followed = self._has_followed or not 0 <= y - self.first_line < self.num_visible
         if y < self.first_line:
             self.scroll_to(y=y, animate=False)
         elif y >= self.first_line + self.num_visible:
             self.scroll_to(y=y - self.num_visible + 1, animate=False)
+
+    def follow(self) -> None:
+        """Stay with the request under the cursor while others before it go; once it is gone, show the first
+        ones again."""
+        if not self._has_followed:
+            return
+        if self._selected not in self.request_ids:
+            self._has_followed = False
+            self.scroll_to(y=0, animate=False)
+        elif (place := self.request_ids.index(self._selected)) != self._place:
+            self._bring_into_view(place)
+            self._place = place
 
     def action_move(self, by: int) -> None:
         """Move the cursor by so many requests; from no cursor, to the first or last."""

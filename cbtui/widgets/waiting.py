@@ -175,6 +175,7 @@ class Waiting(RequestList):
         self.draw_requests(
             [row.request_id for row in lines.rows], lines.count, lambda y, _: lines.line(y), frame
         )
+        self.follow()
         self._show_title()
 
     def _show_title(self) -> None:

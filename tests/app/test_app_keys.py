@@ -14,6 +14,7 @@ from cbtui.widgets.header import Header
 from cbtui.widgets.mask_grid import MaskGrid
 from cbtui.widgets.prompt_bar import PromptBar
 from cbtui.widgets.text_view import TextView
+from cbtui.widgets.waiting import Waiting
 from engine.config import EngineConfig
 from engine.live.commands import (
     Cancel,
@@ -313,6 +314,27 @@ def test_a_key_that_finds_nothing_to_do_says_so() -> None:
     assert said_after(Feeder(), "escape", "g") == (
         "load needs the model, which is still loading: ask again when it is there"
     )
+
+
+def test_the_queue_follows_the_cursor_and_goes_back_to_its_head() -> None:
+    feeder = Feeder()
+    records = fake_records(caps=(2,) * 30, slots=1)
+    feeder.play(records, upto=1)
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        waiting = app.main.query_one(Waiting)
+        await pilot.press("escape", "tab", *["down"] * 10)
+        assert app.main.selected == "r10" and str(waiting.border_title) == "Waiting 5–10 of 29"
+        feeder.play(records[feeder.link.history.total :], upto=15)
+        app.main.look()
+        await pilot.pause()
+        assert any("▸" in plain(line) for line in waiting.visible_lines())
+        feeder.play(records[feeder.link.history.total :], upto=22)
+        app.main.look()
+        await pilot.pause()
+        assert waiting.first_line == 0 and str(waiting.border_title) == "Waiting 1–6 of 19"
+
+    drive(feeder, script)
 
 
 def test_a_pause_while_the_model_loads_is_said_and_seen() -> None:

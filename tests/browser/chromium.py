@@ -218,6 +218,11 @@ class Browser:
         """Move the mouse there."""
         self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
-    def picture(self, path: Path) -> None:
-        """Save what is seen as a PNG."""
-        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+    def show(self, html: str) -> None:
+        """Show this instead of the page."""
+        frame = self.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
+        self.send("Page.setDocumentContent", frameId=frame, html=html)
+
+    def png(self) -> bytes:
+        """What is seen, as PNG."""
+        return base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])

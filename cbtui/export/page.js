@@ -11,7 +11,7 @@
   // Steps are known by their place; their numbers may have gaps, where a source knows nothing of some.
   const count = steps.length, numberOf = (place) => data.numbers[place];
   const placeOf = (step) => { const found = data.numbers.findIndex((one) => one >= step); return found < 0 ? count - 1 : found; };
-  let at = 0, theme = 0, css = {}, zoom = 0, everyCell = false, cursor = null, player = 0;
+  let at = 0, theme = 0, css = {}, zoom = 0, everyCell = false, layer = 0, cursor = null, player = 0;
 
   // -- data ---------------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@
   }
 
   const bytesOf = (id) => (data.tokens[id] || [""])[0];
-  const visible = (id) => (data.tokens[id] || ["", "∅"])[1];
+  const visible = (id) => (data.tokens[id] || ["", id < 0 ? "?" : "∅"])[1];
   const decoder = new TextDecoder();
   const textOf = (ids) => harmless(decoder.decode(Uint8Array.from(ids.map(bytesOf).join(""), (c) => c.charCodeAt(0))));
 
@@ -50,7 +50,7 @@
   }
 
   const madeIn = (segment) => Math.max(0, segment.position + segment.qLen - requests[segment.request].numPrompt)
-    + (segment.kind !== DEAD && segment.sampled >= 0 ? 1 : 0);
+    + (segment.kind !== DEAD && segment.sampled !== null ? 1 : 0);
   // A dead row feeds its last token again: everything it will ever have is there.
   const outputs = (segment) => segment.kind === DEAD
     ? requests[segment.request].ids.length - requests[segment.request].numPrompt : madeIn(segment);
@@ -96,7 +96,7 @@
     const total = (place) => steps.reduce((sum, one) => sum + one.kinds[place], 0);
     const positions = [0, 1, 2, 3, 4].reduce((sum, place) => sum + total(place), 0);
     const seconds = steps.reduce((sum, one) => sum + one.ms, 0) / 1000;
-    const made = steps.reduce((sum, one) => sum + one.segments.filter((s) => s.kind !== DEAD && s.sampled >= 0).length, 0);
+    const made = steps.reduce((sum, one) => sum + one.segments.filter((s) => s.kind !== DEAD && s.sampled !== null).length, 0);
     const useful = steps.reduce((sum, one) => sum + one.segments.filter((s) => s.kind !== DEAD).length, 0);
     const lanes = steps.reduce((sum, one) => sum + one.maxSeqs, 0);
     const started = requests.filter((one) => one.ttft !== null);
@@ -365,8 +365,8 @@
   function seen(one, query) {
     const segment = segmentOf(one, query);
     if (!segment) return { segment, start: 0, stop: 1 };
-    const offset = query % one.cols - segment.qStart;
-    return { segment, start: segment.kvStart, stop: segment.kvStart + segment.cached + offset + 1 };
+    const stop = segment.kvStart + segment.cached + query % one.cols - segment.qStart + 1, window_ = data.windows[layer];
+    return { segment, start: window_ === null ? segment.kvStart : Math.max(segment.kvStart, stop - window_), stop };
   }
 
   function drawMask() {
@@ -438,7 +438,9 @@
     canvas.dataset.cell = `${sx},${sy}`;
     canvas.dataset.step = numberOf(at);
     canvas.setAttribute("aria-label", `Mask of step ${numberOf(at)}: ${plural(queries, "query").replace("querys", "queries")} by ${plural(one.keys, "key")}`);
-    $("mask-size").textContent = `${number(queries)} × ${number(one.keys)}, ${one.isPadded ? "a rectangle's rows below each other" : "block-diagonal"}`;
+    const [kinds, which] = data.layers[layer];
+    $("mask-size").textContent = `${number(queries)} × ${number(one.keys)}, ${one.isPadded ? "a rectangle's rows below each other" : "block-diagonal"}${kinds && ` · ${kinds}`}`;
+    $("mask-size").title = which;
     maskWords();
   }
 
@@ -519,7 +521,7 @@
     const may = cursor.key >= start && cursor.key < stop;
     let why = "may look: ";
     if (may) why += cursor.key < segment.kvStart + segment.cached ? "cached before this step" : "new in this step";
-    else why = owner && owner.request === segment.request ? "blocked: it lies in its future" : owner ? "blocked: another request's" : "blocked: padding";
+    else why = owner && owner.request === segment.request ? (cursor.key < start ? "blocked: behind this layer's window" : "blocked: it lies in its future") : owner ? "blocked: another request's" : "blocked: padding";
     line.textContent = `${requests[segment.request].letter} p${position} ${token} → ${text} · ${why}`;
   }
 
@@ -644,7 +646,7 @@
     const letter = badge(segment.request);
     letter.style.alignSelf = "flex-start";
     cells.unshift(letter);
-    if (segment.sampled >= 0) {
+    if (segment.sampled !== null) {
       const next = element("span", "next", visible(segment.sampled));
       if (segment.logprob !== null) next.append(element("small", "", percent(Math.exp(segment.logprob))));
       next.title = segment.top.map(([id, logprob]) => `${percent(Math.exp(logprob))}  ${visible(id)}`).join("\n");
@@ -712,6 +714,11 @@
     drawMask();
   }
 
+  function nextLayer() {
+    layer = (layer + 1) % data.windows.length;
+    drawMask();
+  }
+
   function setTheme(dark) {
     theme = dark ? 1 : 0;
     const names = ["ground", "panel", "text", "quiet", "line", "accent", "warn", "bad"];
@@ -728,7 +735,7 @@
   const KEYS = {
     "ArrowLeft": () => go(at - 1), "[": () => go(at - 1), "ArrowRight": () => go(at + 1), "]": () => go(at + 1),
     "{": () => toEvent(-1), "}": () => toEvent(1), "Home": () => go(0), "End": () => go(count - 1), "0": () => go(0), ".": () => go(count - 1),
-    "PageUp": () => go(at - 10), "PageDown": () => go(at + 10), " ": play, "t": () => setZoom(zoom + 1), "z": setCells,
+    "PageUp": () => go(at - 10), "PageDown": () => go(at + 10), " ": play, "t": () => setZoom(zoom + 1), "z": setCells, "w": nextLayer,
   };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
@@ -744,9 +751,10 @@
     act();
   });
   for (const [id, act] of Object.entries({ "to-first": () => go(0), "to-event-back": () => toEvent(-1), "back": () => go(at - 1), "play": play,
-    "forth": () => go(at + 1), "to-event": () => toEvent(1), "to-last": () => go(count - 1), "zoom": () => setZoom(zoom + 1), "cells": setCells })) {
+    "forth": () => go(at + 1), "to-event": () => toEvent(1), "to-last": () => go(count - 1), "zoom": () => setZoom(zoom + 1), "cells": setCells, "layer": nextLayer })) {
     $(id).addEventListener("click", act);
   }
+  $("layer").hidden = data.windows.length < 2;
   $("slider").min = 0;
   $("slider").max = count - 1;
   $("slider").addEventListener("input", () => go(Number($("slider").value)));

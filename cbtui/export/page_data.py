@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cbtui.export.run import RecordedRun
+from cbtui.drawing.mask_words import layers_title, layers_words
 from cbtui.following.frame import Frame
 from cbtui.looks.colours import shape_colour, text_on
 from cbtui.looks.theme import CBTUI_DARK, CBTUI_LIGHT
@@ -19,6 +20,7 @@ from cbtui.telling.naming import PALETTE
 from cbtui.telling.step_story import step_sentences
 from cbtui.telling.waiting import MOMENTARY, why
 from engine.live.state import EngineState
+from engine.step.mask import layer_kinds
 from engine.stream.ledger import RequestStory
 from engine.stream.metrics import MetricsSnapshot
 from engine.stream.records import Provenance, Record, Segment, StepRecord
@@ -32,6 +34,7 @@ _LOOKBACK = 8
 def page_data(run: RecordedRun) -> dict[str, Any]:
     """Everything, ready for JSON. `page.js` reads it under the same names."""
     numbers = {story.request_id: place for place, story in enumerate(run.stories)}
+    kinds = layer_kinds(run.header.layer_windows)
     teller = _Teller(run)
     steps = _Steps(run, numbers)
     return {
@@ -45,6 +48,8 @@ def page_data(run: RecordedRun) -> dict[str, Any]:
             "unsure": _unsure(run.header.provenance),
         },
         "modes": run.modes,
+        "windows": [kind.window for kind in kinds],
+        "layers": [[layers_title(kinds, n), layers_words(kinds, n)] for n in range(len(kinds))],
         "numbers": [step.step for step in run.steps],
         "colours": _colours(),
         "requests": [_request(run, story) for story in run.stories],
@@ -191,7 +196,7 @@ class _Steps:
             segment.kv_len,
             begin,
             segment.num_prompt_left,
-            -1 if segment.sampled is None else segment.sampled,
+            segment.sampled,
             None if segment.logprob is None else round(segment.logprob, 4),
             [[token, round(logprob, 3)] for token, logprob in segment.top],
         ]

@@ -8,12 +8,13 @@ from itertools import product
 from math import dist, floor
 from pathlib import Path
 
+import msgspec
 import pytest
 from chromium import Browser
 from made_runs import HOSTILE, crowded_run, hostile_run, recorded
 
 from cbtui.export.page import page
-from cbtui.export.run import RecordedRun
+from cbtui.export.run import RecordedRun, recorded_run
 from cbtui.looks.colours import mix, rgb, shape_colour
 from cbtui.looks.theme import THEMES
 from engine.step.mask import query_runs
@@ -84,13 +85,13 @@ class Page:
     def shade(self, request_id: str) -> str:
         return shape_colour(self.run.badge(request_id).colour, GROUND)
 
-    def see_the_mask(self) -> None:
+    def see_the_mask(self, window: int | None = None) -> None:
         """Every cell of the drawn mask is new, cached or blocked as the engine's own rule has it."""
         step = self.step
         (left, top), (wide, high) = self.numbers("mask", "origin"), self.numbers("mask", "cell")
         blocked = mix(SURFACE, PANEL, 0.55)
         cells = []
-        for run in query_runs(step.segments, step.shape):
+        for run in query_runs(step.segments, step.shape, window):
             query = run.row * step.shape[1] + run.column
             for key in range(step.num_keys):
                 colour = blocked
@@ -191,6 +192,22 @@ def test_the_masks_cursor_says_what_a_query_may_look_at(browser: Browser, tmp_pa
     (left, top), (wide, high) = page.numbers("mask", "origin"), page.numbers("mask", "cell")
     browser.point(x + left + 4.5 * wide, y + top + 2.5 * high)
     assert page.text("under-mask") == "D p2 ·a → D p4 ·in · blocked: it lies in its future"
+
+
+def test_layers_with_a_window_have_a_mask_of_their_own(browser: Browser, tmp_path: Path) -> None:
+    run = recorded("continuous")
+    header = msgspec.structs.replace(run.header, layer_windows=(None, 4, None, 4))
+    page = Page(browser, recorded_run(header, run.records), tmp_path, at=7)
+    page.see_the_mask()
+    assert page.text("mask-size").endswith("no window: 2 of 4 layers")
+    browser.press("w")
+    page.see_the_mask(4)
+    assert page.text("mask-size").endswith("window 4: 2 of 4 layers")
+    browser.js("document.getElementById('mask').focus()")
+    browser.press(*["ArrowLeft"] * 6)
+    assert page.text("under-mask").endswith("blocked: behind this layer's window")
+    browser.js("document.getElementById('layer').click()")
+    page.see_the_mask()
 
 
 def test_zoom_and_every_cell_keep_the_mask_right(browser: Browser, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cbtui.export.run import RecordedRun
 from cbtui.drawing.mask_words import layers_title, layers_words
+from cbtui.export.run import RecordedRun
 from cbtui.following.frame import Frame
 from cbtui.looks.colours import shape_colour, text_on
 from cbtui.looks.theme import CBTUI_DARK, CBTUI_LIGHT

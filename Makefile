@@ -5,7 +5,7 @@
 # PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu   the small CPU build of torch on Linux
 
 .DEFAULT_GOAL := help
-.PHONY: help setup model run test test-long test-peers bench lint snapshots clean
+.PHONY: help setup model run test test-long test-peers bench lint snapshots pictures clean
 .NOTPARALLEL:
 
 PY := .venv/bin/python
@@ -19,6 +19,7 @@ help:
 	@echo "make bench      speed targets, measured beside transformers (PARTS=step,peers ROUNDS=1 SCALE=0.1 JSON=file)"
 	@echo "make setup      the set-up alone: .venv, locked packages, cbtui, the default model"
 	@echo "make snapshots  take the pictures of the snapshot tests anew"
+	@echo "make pictures   take the README's pictures anew (wants a browser; minutes)"
 	@echo "make clean      remove .venv and everything built; the model stays in the cache folder"
 
 setup: model
@@ -51,6 +52,11 @@ bench: setup
 
 snapshots: setup
 	$(PY) -m pytest -m "not long and not peers" --snapshot-update
+
+# Pillow makes the animation; nothing else wants it.
+pictures: setup
+	$(PY) -m pip install --quiet "pillow>=11,<14"
+	$(PY) -m tests.pictures
 
 clean:
 	rm -rf .venv .venv-peers build dist *.egg-info snapshot_report.html

@@ -247,7 +247,9 @@ class PromptBar(Horizontal):
         event.stop()
         text = self.line.value
         if text.strip():
-            self.enter((text,))
+            # The next prompt is typed where this one was, not into the number behind it.
+            if self.enter((text,)):
+                self.line.focus()
         elif isinstance(event.input, MaxTokensInput):
             self.line.focus()
         else:

@@ -43,6 +43,8 @@ def test_enter_submits_with_the_max_tokens_beside_it_and_clears_the_line() -> No
         await pilot.press("H", "i", "tab", "7", "enter")
         assert bar_of(app).line.value == ""
         assert submitted(feeder) == [PromptRequest(prompt="Hi", max_tokens=7, chat=True)]
+        await pilot.press("s", "o")
+        assert bar_of(app).line.value == "so", "the next prompt was taken for single keys"
 
     drive(feeder, script)
 

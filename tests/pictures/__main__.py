@@ -90,13 +90,13 @@ async def tour() -> Frames:
             await one.press("f5")
             while one.status != "idle":
                 await one.next_step_or_idle()
-                take(110)
+                take(90)
 
         take(700)
         for place in range(len(TYPED)):
             await submit(place, slowly=True)
         await one.one_step()
-        take(1700)
+        take(1500)
         for _ in range(5):
             await one.one_step()
             take(200)

@@ -37,7 +37,7 @@ def animation(frames: Sequence[tuple[bytes, int]], path: Path) -> None:
     sample = Image.new("RGB", (pictures[0].width, pictures[0].height * len(pictures[::8])))
     for number, picture in enumerate(pictures[::8]):
         sample.paste(picture, (0, number * picture.height))
-    palette = sample.quantize(96, method=Image.Quantize.MEDIANCUT)
+    palette = sample.quantize(128, method=Image.Quantize.MEDIANCUT)
     flat = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
     flat[0].save(
         path, save_all=True, append_images=flat[1:], duration=[ms for _, ms in frames], loop=0, optimize=True

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -130,7 +131,7 @@ def packages() -> Finding:
     """Whether what is required is installed, in a version that will do."""
     from packaging.requirements import Requirement
 
-    wrong = []
+    wrong, needed = [], []
     try:
         required = [Requirement(line) for line in importlib.metadata.requires("cbtui") or ()]
     except importlib.metadata.PackageNotFoundError:
@@ -142,11 +143,13 @@ def packages() -> Finding:
             version = importlib.metadata.version(requirement.name)
         except importlib.metadata.PackageNotFoundError:
             wrong.append(f"{requirement.name} is missing")
+            needed.append(f"'{requirement.name}{requirement.specifier}'")
             continue
         if not requirement.specifier.contains(version, prereleases=True):
             wrong.append(f"{requirement.name} is {version}, not {requirement.specifier}")
+            needed.append(f"'{requirement.name}{requirement.specifier}'")
     if wrong:
-        return Finding("packages", "wrong", "; ".join(wrong), "pip install --upgrade cbtui")
+        return Finding("packages", "wrong", "; ".join(wrong), install(*needed))
     return Finding("packages", "ok", "all that are required, in versions that will do")
 
 
@@ -160,7 +163,7 @@ def torch_found(process: subprocess.Popen[str]) -> Finding:
     lines = err.strip().splitlines()
     if process.returncode != 0:
         text = f"cannot be imported: {lines[-1] if lines else f'exit status {process.returncode}'}"
-        return Finding("torch", "wrong", text, "pip install --force-reinstall torch")
+        return Finding("torch", "wrong", text, install("--force-reinstall", "torch"))
     version, threads, cuda, mps = json.loads(out)
     others = [name for name, is_here in (("cuda", cuda), ("mps", mps)) if is_here]
     return Finding("torch", "ok", f"{version}, {threads} threads, {', '.join(['cpu', *others])}")
@@ -249,9 +252,14 @@ def extras() -> Iterator[Finding]:
             text = f"{package} {importlib.metadata.version(package)} for {purpose}"
             yield Finding(extra, "ok", text)
         except importlib.metadata.PackageNotFoundError:
-            yield Finding(
-                extra, "note", f"not installed; {purpose} needs it", f"pip install 'cbtui[{extra}]'"
-            )
+            text = f"{package} is not installed; {purpose} needs it"
+            yield Finding(extra, "note", text, install(package))
+
+
+def install(*packages: str) -> str:
+    """The command that brings packages into this very environment, which may have no pip (uv, pipx)."""
+    with_uv = f"uv pip install --python {sys.executable}"
+    return " ".join((f"{sys.executable} -m pip install" if find_spec("pip") else with_uv, *packages))
 
 
 def report(findings: Sequence[Finding], *, as_json: bool) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-NO_PARSER = "reading its /metrics needs the package prometheus-client: pip install 'cbtui[metrics]'"
+NO_PARSER = "reading its /metrics needs the package prometheus-client: pip install prometheus-client"
 Labels = tuple[tuple[str, str], ...]
 
 

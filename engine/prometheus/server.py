@@ -98,7 +98,7 @@ def _listening(port: int, totals: Mapping[Labels, Totals], lock: threading.Lock)
         from engine.prometheus.families import EngineCollector
     except ImportError:
         raise MetricsError(
-            "--metrics needs the package prometheus_client: pip install 'cbtui[metrics]'"
+            "--metrics needs the package prometheus-client: pip install prometheus-client"
         ) from None
     registry = CollectorRegistry()
     registry.register(EngineCollector(totals, lock))

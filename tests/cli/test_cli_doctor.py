@@ -168,3 +168,13 @@ def test_too_little_disk(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_this_machine_says_what_is_free() -> None:
     assert (doctor.free_memory() or 0) > 1e6
+
+
+@pytest.mark.parametrize(
+    ("has_pip", "words"), [(True, "-m pip install x"), (False, "uv pip install --python ")]
+)
+def test_what_mends_goes_into_this_very_environment(
+    monkeypatch: pytest.MonkeyPatch, has_pip: bool, words: str
+) -> None:
+    monkeypatch.setattr(doctor, "find_spec", lambda _: object() if has_pip else None)
+    assert words in doctor.install("x") and sys.executable in doctor.install("x")

@@ -38,7 +38,7 @@ from engine.stream.recording import (
     waiting_now,
     why_ignored,
 )
-from engine.stream.records import QuietRecord, SlotRecord, StepRecord, Verification
+from engine.stream.records import CACHED_RUNS_EVERY, QuietRecord, SlotRecord, StepRecord, Verification
 
 #: What `configure` changes.
 LIVE_SETTINGS = ("max_num_seqs", "max_num_batched_tokens", "policy", "prefix_caching")
@@ -104,6 +104,7 @@ class Engine:
         self.token_bytes = token_bytes
         self._num_requests = first_index
         self._seen_blocks = BlockMoves()
+        self._said_cached = -1
         runner.open_arena(arena_id, self.arena)
 
     # -- between steps ------------------------------------------------------------------------
@@ -348,6 +349,7 @@ class Engine:
             sample_s=reply.sample_s if reply else 0.0,
             failed=reply is None,
             cached_blocks=self.kv.pool.num_cached,
+            cached_runs=self._cached_runs(plan.step, has_entered=bool(schedule.admitted)),
         )
 
     def _slots_of_step(self, schedule: Schedule, slots_before: dict[str, int]) -> tuple[SlotRecord, ...]:
@@ -379,6 +381,17 @@ class Engine:
     def _blocks_moved(self) -> BlockMoves:
         moved, self._seen_blocks = block_moves(self.kv.pool, self._seen_blocks)
         return moved
+
+    def _cached_runs(self, step: int, *, has_entered: bool) -> tuple[tuple[int, int], ...] | None:
+        """Which free blocks hold a prefix, where the record has to say it."""
+        pool = self.kv.pool
+        if not pool.num_cached:
+            return None
+        is_known = pool.cached_version == self._said_cached
+        if is_known and not has_entered and step % CACHED_RUNS_EVERY:
+            return None
+        self._said_cached = pool.cached_version
+        return pool.cached_runs()
 
     def _note(
         self, outcome: Outcome, slots: Mapping[str, int | None], time_s: float | None = None, error: str = ""

@@ -11,15 +11,17 @@ from dataclasses import dataclass
 
 from cbtui.drawing.window import merged
 from cbtui.following.frame import Frame
-from cbtui.looks.pieces import Line, Piece, clip_line
+from cbtui.looks.pieces import Line, Piece, clip_line, say
 from cbtui.telling.naming import Badges
-from cbtui.telling.words import badge_cell, badge_cells, count, percent, ranges
+from cbtui.telling.words import badge_cell, badge_cells, count, names, percent, ranges
 from engine.stream.records import Segment, StepRecord
 
-FREE, DEAD = "·", "░"
+FREE, REUSABLE, DEAD = "·", "◇", "░"
 _EIGHTHS = "▏▏▎▍▌▋▊▉"
 #: How far back the table of a request is looked for that was not fed.
-_LOOK_BACK = 256
+_LOOK_BACK = 512
+#: Groups of owners that share blocks named.
+_GROUPS_SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,21 @@ def _last_segments(frame: Frame, record: StepRecord, missing: set[str]) -> dict[
     return found
 
 
+def reusable_blocks(frame: Frame) -> frozenset[int]:
+    """Free blocks that hold a prefix after the shown step; empty where the records do not say which."""
+    record = frame.record
+    if record is None or not record.cached_blocks:
+        return frozenset()
+    for earlier in reversed(frame.records[-_LOOK_BACK:]):
+        if (
+            isinstance(earlier, StepRecord)
+            and earlier.step <= record.step
+            and earlier.cached_runs is not None
+        ):
+            return frozenset(block for run in earlier.cached_runs for block in range(*run))
+    return frozenset()
+
+
 class PoolDrawing:
     """The pool of a step, for a width: lines about it and its owners, then the grid."""
 
@@ -72,6 +89,7 @@ class PoolDrawing:
         self.size = frame.state.config.block_size
         self.num_blocks = record.num_blocks
         self.owners = owners_of(frame)
+        self._reusable = reusable_blocks(frame)
         self._holders: dict[int, list[tuple[Owner, int]]] = {}
         for owner in self.owners:
             for place, block in enumerate(owner.block_ids):
@@ -103,7 +121,7 @@ class PoolDrawing:
     def _cell(self, block: int) -> Iterable[Piece]:
         holders = self._holders.get(block)
         if holders is None:
-            return ((FREE + " ", "faint"),)
+            return ((REUSABLE + " ", "dim") if block in self._reusable else (FREE + " ", "faint"),)
         owner, place = holders[0]
         badge = self.badges[owner.request_id]
         letter: Piece = (badge.cell, f"badge:{badge.colour}")
@@ -129,6 +147,21 @@ class PoolDrawing:
         lines: list[Line] = [line]
         if self.num_shared:
             lines.append(((f"{count(self.num_shared, 'block')} shared: a prefix stored once", "strong"),))
+            lines += self._sharers()
+        return lines
+
+    def _sharers(self) -> list[Line]:
+        """Who shares which blocks, a line for each group of owners."""
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for block, holders in sorted(self._holders.items()):
+            if len(holders) > 1:
+                groups.setdefault(tuple(owner.request_id for owner, _ in holders), []).append(block)
+        lines: list[Line] = []
+        for owners, blocks in list(groups.items())[:_GROUPS_SHOWN]:
+            word = "block" if len(blocks) == 1 else "blocks"
+            lines.append(say(("  ", ""), *names(self.badges, owners), (f": {word} {ranges(blocks)}", "dim")))
+        if len(groups) > _GROUPS_SHOWN:
+            lines.append(((f"  and {count(len(groups) - _GROUPS_SHOWN, 'more group')}", "dim"),))
         return lines
 
     def _shares(self) -> list[Line]:
@@ -164,10 +197,10 @@ LEGEND: Line = (
     ("A", "reverse"),
     ("█ full  ", "dim"),
     ("A", "reverse"),
-    ("▌ filled so far  ", "dim"),
+    ("▌ so far  ", "dim"),
     ("A", "reverse"),
-    ("░ held, dead  ", "dim"),
+    ("░ dead  ", "dim"),
     ("A", "reverse"),
-    ("2 shared by two  ", "dim"),
-    ("· free", "dim"),
+    ("2 shared  ", "dim"),
+    (f"{REUSABLE} free, prefix kept  {FREE} free", "dim"),
 )

@@ -19,6 +19,7 @@ class BlockPool:
         num_allocated, num_freed: blocks that went from nobody to a first holder, and back, so far.
         num_shared: holders that took a block from the index so far.
         num_evicted: prefixes given up for their block so far.
+        cached_version: rises whenever other blocks than before are nobody's and hold a prefix.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -28,6 +29,7 @@ class BlockPool:
         self.num_freed = 0
         self.num_shared = 0
         self.num_evicted = 0
+        self.cached_version = 0
         self._free: dict[int, None] = dict.fromkeys(range(num_blocks))
         #: Nobody's blocks with a prefix, least recently used first.
         self._cached: dict[int, None] = {}
@@ -44,6 +46,16 @@ class BlockPool:
     def num_cached(self) -> int:
         """Blocks nobody owns that hold a prefix."""
         return len(self._cached)
+
+    def cached_runs(self) -> tuple[tuple[int, int], ...]:
+        """The blocks nobody owns that hold a prefix, as runs [first, stop) of neighbours, rising."""
+        runs: list[list[int]] = []
+        for block in sorted(self._cached):
+            if runs and block == runs[-1][1]:
+                runs[-1][1] = block + 1
+            else:
+                runs.append([block, block + 1])
+        return tuple((first, stop) for first, stop in runs)
 
     def holders(self, block: int) -> int:
         """How many own a block."""
@@ -71,6 +83,7 @@ class BlockPool:
             del self._cached[block]
             del self._block_of[self._prefix_of.pop(block)]
             self.num_evicted += 1
+            self.cached_version += 1
         else:
             raise KeyError("no free KV block")
         self._holders[block] = 1
@@ -89,6 +102,7 @@ class BlockPool:
             self.num_extra_holders += 1
         else:
             del self._cached[block]
+            self.cached_version += 1
             self.num_allocated += 1
         self._holders[block] += 1
         self.num_shared += 1
@@ -114,6 +128,7 @@ class BlockPool:
                 self._free[block] = None
         # The end of a prefix goes before its beginning, without which it could not be found.
         self._cached.update(dict.fromkeys(reversed(prefixed)))
+        self.cached_version += bool(prefixed)
 
     def index(self, block: int, prefix: bytes) -> None:
         """Let an owned block be found by its prefix. Of equal ones the first stays."""
@@ -129,5 +144,6 @@ class BlockPool:
         """Forget every prefix; owned blocks stay owned."""
         self._block_of.clear()
         self._prefix_of.clear()
+        self.cached_version += bool(self._cached)
         self._free.update(self._cached)
         self._cached.clear()

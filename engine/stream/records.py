@@ -18,6 +18,8 @@ SCHEMA_VERSION = 2
 #: Stands for a token whose id an observed server does not tell. Ids below it number tokens whose text is
 #: known though their id is not: `Events.tokens` has their bytes, as of any other.
 UNKNOWN_TOKEN = -1
+#: Steps after which a record says again which free blocks hold a prefix, though they are the same.
+CACHED_RUNS_EVERY = 256
 #: Waiting requests a record names; the rest are only counted, so its cost does not grow with the queue.
 WAITING_SHOWN = 64
 #: Two candidates whose log probabilities are closer than this are a near tie in float32: rounding, which
@@ -341,6 +343,8 @@ class StepRecord(msgspec.Struct, frozen=True, tag="step"):
         waiting: the first `WAITING_SHOWN` of them.
         free_blocks, num_blocks: KV pool after the step.
         cached_blocks: those of the free ones that hold a prefix which may be used again.
+        cached_runs: which these are, as runs [first, stop) of block ids; None: there are none, or the same
+            as in the record before. Said anew when somebody enters, and every `CACHED_RUNS_EVERY` steps.
         kv_tokens: tokens whose KV is stored for a request after the step, shared ones counted once.
         draining: requests that must end before a mode just switched to starts a wave of its own.
         events: what changed.
@@ -378,6 +382,7 @@ class StepRecord(msgspec.Struct, frozen=True, tag="step"):
     sample_s: float = 0.0
     failed: bool = False
     cached_blocks: int = 0
+    cached_runs: tuple[tuple[int, int], ...] | None = None
     inferred: tuple[str, ...] = ()
     missed: int = 0
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import msgspec
 
-from cbtui.drawing.kv_blocks import PoolDrawing, owners_of
+from cbtui.drawing.kv_blocks import PoolDrawing, owners_of, reusable_blocks
 from cbtui.following.frame import Frame
 from cbtui.looks.pieces import line_width, plain
 from cbtui.telling.words import ranges
@@ -90,3 +90,38 @@ def test_large_pools_are_made_line_by_line() -> None:
 def test_block_ids_are_written_as_runs() -> None:
     assert ranges([0, 1, 2, 9, 12, 13]) == "0–2, 9, 12–13"
     assert ranges([]) == ""
+
+
+def test_free_blocks_with_a_prefix_are_told_from_free_ones_at_any_step() -> None:
+    stage = Stage(num_blocks=24, block_size=4, prefix_caching=True)
+    stage.submit(("a b c d e f g h i", 2), ("x y", 30))
+    stage.step(5)
+    # The first has ended: its two full blocks can be used again, its third is free.
+    frame = stage.frame()
+    assert reusable_blocks(frame) == {0, 1}
+    assert grid(frame, 60)[0].startswith(" 0 ◇ ◇ · ·")
+    assert "2 of them with a prefix to be used again" in head(frame, 120)[0]
+    stage.submit(("a b c d e z", 9))
+    frame = stage.step(2).frame()
+    assert reusable_blocks(frame) == {1} and grid(frame, 60)[0].split("◇")[0].count("C") == 1
+    # Looking back, and a long while after the last change.
+    assert reusable_blocks(stage.frame(step=4)) == {0, 1}
+    assert reusable_blocks(stage.frame(step=1)) == set()
+
+
+def test_a_stretch_says_anew_which_prefixes_are_left() -> None:
+    stage = Stage(num_blocks=24, block_size=4, prefix_caching=True)
+    stage.submit(("a b c d e f g h i", 2))
+    stage.drain()
+    stage.submit(("x y", 5))
+    frame = stage.step(3).frame()
+    assert reusable_blocks(frame) == {0, 1}
+
+
+def test_who_shares_which_blocks_is_said() -> None:
+    stage = Stage(num_blocks=24, block_size=4, prefix_caching=True)
+    stage.submit(("a b c d e f g h i", 9))
+    stage.step()
+    stage.submit(("a b c d e f g h x", 9), ("a b c d y", 9))
+    lines = head(stage.step().frame())
+    assert "  A and B: block 1" in lines and "  A, B and C: block 0" in lines

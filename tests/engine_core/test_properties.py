@@ -37,6 +37,9 @@ def check_owners(life: Life, record: StepRecord) -> None:
     assert pool.num_allocated - pool.num_freed == len(holders)
     assert pool.num_extra_holders == holders.total() - len(holders)
     assert 0 <= record.cached_blocks == pool.num_cached <= record.free_blocks == pool.num_free
+    reusable = reusable_at(life, record)
+    assert len(reusable) == record.cached_blocks and not reusable & set(holders)
+    assert all(pool.is_indexed(block) and not pool.holders(block) for block in reusable)
     owners = {r.request_id for r in scheduler.running}
     owners |= {h.request.request_id for h in scheduler.held.values() if h.has_blocks}
     assert set(tables) <= owners
@@ -48,6 +51,14 @@ def check_owners(life: Life, record: StepRecord) -> None:
             # Only what a forward has filled may be found by others.
             assert not pool.is_indexed(block) or (place + 1) * size <= request.num_computed_tokens
     assert record.kv_tokens <= len(holders) * size
+
+
+def reusable_at(life: Life, record: StepRecord) -> set[int]:
+    """The free blocks with a prefix, as a reader finds them that has nothing but the records."""
+    if not record.cached_blocks:
+        return set()
+    said = next(one.cached_runs for one in reversed(life.steps) if one.cached_runs is not None)
+    return {block for first, stop in said for block in range(first, stop)}
 
 
 def check_sharing(life: Life, record: StepRecord) -> None:

@@ -16,7 +16,9 @@ FORMATS = ("perfetto", "csv", "svg", "html")
 
 
 def export(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A trace that --record wrote.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A trace of --record, or a recording vLLM's file.")
+    ],
     *,
     to: Annotated[
         str,
@@ -42,13 +44,13 @@ def export(
     from cbtui.cli.console import CommandError
     from cbtui.cli.sources import Complaints
     from cbtui.export.run import recorded_run
-    from engine.stream.trace_files import read_trace
+    from engine.attach.recordings import read_recording
 
     if to not in FORMATS:
         raise ValueError(f"--to must be one of {', '.join(FORMATS)}, not {to}")
     if to == "csv" and output == "-":
         raise ValueError("csv is two files: -o names a folder for them")
-    trace = read_trace(Path(file).expanduser())
+    trace = read_recording(Path(file).expanduser())
     try:
         run = recorded_run(trace.header, trace.records)
     except ValueError as error:

@@ -210,6 +210,21 @@ def test_layers_with_a_window_have_a_mask_of_their_own(browser: Browser, tmp_pat
     page.see_the_mask()
 
 
+def test_a_recording_of_another_server_says_what_is_not_its_own_word(
+    browser: Browser, tmp_path: Path
+) -> None:
+    page = Page(browser, recorded("vllm-pressed"), tmp_path)
+    known = page.run.header.provenance
+    assert known is not None and known.engine in page.text("about")
+    told = browser.js("[...document.querySelectorAll('#unsure li')].map((one) => one.textContent)")
+    assert len(told) == len(known.inferred) + len(known.absent) > 0
+    for step in page.run.steps[1:6]:
+        browser.press("ArrowRight")
+        assert page.step is step
+        page.see_the_mask()
+    assert not browser.complaints
+
+
 def test_zoom_and_every_cell_keep_the_mask_right(browser: Browser, tmp_path: Path) -> None:
     page = Page(browser, recorded("static"), tmp_path, at=20)
     browser.press("z")

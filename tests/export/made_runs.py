@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 from cbtui.export.run import RecordedRun, recorded_run
+from engine.attach.recordings import read_recording
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.fake import VOCAB_SIZE, FakeRunner
@@ -14,10 +15,17 @@ from engine.runner import EncodedPrompt
 from engine.session import drain, submit
 from engine.stream.records import SCHEMA_VERSION, Record, TraceHeader
 from engine.stream.trace import TraceWriter
-from engine.stream.trace_files import read_trace
 
 DATA = Path(__file__).parents[1] / "data"
-TRACES = ("static", "continuous", "continuous-padded", "switched")
+TRACES = (
+    "static",
+    "continuous",
+    "continuous-padded",
+    "switched",
+    "preempted",
+    "vllm-tutorial",
+    "vllm-pressed",
+)
 #: Texts that would be markup, script, an attribute's end, a terminal's orders, or read backwards.
 HOSTILE = (
     "<script>window.pwned = 1</script>",
@@ -31,7 +39,8 @@ HOSTILE = (
 
 
 def recorded(mode: str) -> RecordedRun:
-    trace = read_trace(DATA / f"trace-{mode}.jsonl")
+    name = f"attach/{mode}.jsonl" if mode.startswith("vllm") else f"trace-{mode}.jsonl"
+    trace = read_recording(DATA / name)
     return recorded_run(trace.header, trace.records)
 
 

@@ -48,9 +48,10 @@ async def screens() -> dict[str, str]:
             await one.one_step()
         taken["step-7"] = one.picture()
         await to_the_end(one)
-        await one.press("f6", "escape", "d", "f5")
-        before = one.step
+        await one.press("f5")
         await one.until(lambda: one.status == "paused")
+        await one.press("f6", "escape", "d", "d")
+        before = one.step
         while one.step < before + 23:
             await one.one_step()
         taken["static-23"] = one.picture()

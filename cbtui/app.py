@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import threading
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,8 @@ from textual import events
 from textual.actions import parse
 from textual.app import App, SystemCommand
 from textual.dom import DOMNode
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.geometry import Size
 from textual.screen import Screen
@@ -41,6 +44,7 @@ from cbtui.screens.main import MainScreen
 from cbtui.screens.too_small import TooSmallScreen
 from cbtui.serving.leash import end_with_server, is_served
 from cbtui.settings import Settings, SettingsError, keep_theme, read_settings, settings_path
+from cbtui.terminal_driver import TerminalDriver
 from engine.live.commands import Close
 
 #: What only makes sense as a key: quitting at the second press.
@@ -57,7 +61,7 @@ class CbtuiApp(App[None]):
         options: what the command line said.
         driver: runs the engine in a thread; None: nobody does.
         pace: when to look for news; None: only when `screen.look()` is called.
-        handles_signals: end cleanly on TERM, HUP and INT, too.
+        handles_signals: end cleanly on TERM, HUP, INT and QUIT, too.
         settings: the user's: theme and keys.
     """
 
@@ -101,6 +105,11 @@ class CbtuiApp(App[None]):
         for other in THEMES:
             self.set_class(other == name, f"-{other}")
 
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's; on a terminal, ours."""
+        found = super().get_driver_class()
+        return TerminalDriver if found is LinuxDriver else found
+
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, and the guard against text that would be an order to the terminal."""
         return [*super().get_line_filters(), self._guard]
@@ -112,8 +121,12 @@ class CbtuiApp(App[None]):
         """Draw first, then start the engine and look for its news."""
         if self._handles_signals:
             loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
                 loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
+            if isinstance(self._driver, TerminalDriver):
+                loop.add_signal_handler(signal.SIGTSTP, self._driver.stop)
+                loop.add_signal_handler(signal.SIGCONT, self._driver.go_on)
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self._watch_size(self.size)
         for risk in risks(self.options.runner):
             self.notify(risk, severity="warning", timeout=15, markup=False)
@@ -201,6 +214,15 @@ class CbtuiApp(App[None]):
             self.exit(return_code=INTERRUPTED)
         self._was_interrupted = True
         self.main.say("ctrl+c again to quit")
+
+    def action_to_shell(self) -> None:
+        """ctrl+z: stop, with the terminal as it was; the engine and its clock stand still meanwhile."""
+        driver = self._driver
+        # Where this program was started by no shell, nobody could wake it up again.
+        if driver is None or not driver.can_suspend or os.getpgrp() == os.getsid(0):
+            self.main.say("there is no shell to go back to")
+            return
+        self.action_suspend_process()
 
     async def on_event(self, event: events.Event) -> None:
         """Any other key takes a first ctrl+c back, whoever it is for, and the first one ends the welcome."""

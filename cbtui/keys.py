@@ -325,6 +325,8 @@ APP_KEYS: tuple[Key, ...] = (
         rank=1, tooltip="Quit"),
     Key(id="app.interrupt", keys="ctrl+c", action="interrupt", group=APP, shown="ctrl+c", priority=True,
         tooltip="Twice: quit at once"),
+    Key(id="app.suspend", keys="ctrl+z", action="to_shell", group=APP, shown="ctrl+z", priority=True,
+        tooltip="Back to the shell; its fg comes back here"),
 )  # fmt: skip
 
 

@@ -75,6 +75,25 @@ class Terminal:
         """The screen, line by line."""
         return "\n".join(self._screen.display)
 
+    @property
+    def title(self) -> str:
+        """What the program has set the terminal's title to."""
+        return self._screen.title
+
+    def read(self) -> None:
+        """Take in what was written meanwhile."""
+        self._read(0.1)
+
+    def hang_up(self) -> None:
+        """Close the terminal, as a window is closed."""
+        os.close(self._master)
+        os.close(self._slave)
+
+    def paste(self, text: str) -> None:
+        """Paste a text as a terminal does that marks what is pasted."""
+        os.write(self._master, b"\x1b[200~" + text.encode() + b"\x1b[201~")
+        self._read(0.2)
+
     def press(self, *keys: str) -> None:
         """Send keys by name, or text as it is."""
         for key in keys:

@@ -168,7 +168,7 @@ class SettingsForm:
 
 
 def _whole(text: str, name: str) -> int:
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > _MOST_DIGITS:
         raise ConfigError(f"{name} must be a whole number")
     return int(text)
 
@@ -180,7 +180,7 @@ def _speed(text: str) -> float | None:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not value > 0:
+    if not 0 < value < float("inf"):
         raise ConfigError("speed must be a number of steps a second above 0, or max")
     return value
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -643,3 +644,38 @@ def test_the_default_model_is_whole(default_model_path: Path) -> None:
         "tokenizer_config.json",
         "chat_template.jinja",
     } <= names
+
+
+def test_two_processes_on_an_empty_cache_one_prepares_and_the_other_says_that_it_waits(bench: Bench) -> None:
+    """Each in a process of its own; the conversion waits until the other process is there."""
+    bench.installers = copies(bench)  # type: ignore[method-assign]
+    done = bench.shelf / "converted"
+
+    def convert(gguf: Path, folder: Path, report: Callable[[str, int, int], None]) -> None:
+        with done.open("a") as file:
+            file.write("x")
+        deadline = time.monotonic() + 20
+        while not list(bench.shelf.glob("waits-*")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        bench.convert(gguf, folder, report)
+
+    def progress(loading: Loading) -> None:
+        if "waiting for it" in loading.stage:
+            (bench.shelf / f"waits-{os.getpid()}").touch()
+
+    bench.progress = progress  # type: ignore[method-assign]
+    children = []
+    for _ in range(2):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                folder = bench.prepare(convert=convert)
+                code = 0 if not cache.flaw(folder, bench.bundle.gguf_sha256) else 2
+            finally:
+                os._exit(code)
+        children.append(pid)
+    assert [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children] == [0, 0]
+    assert done.read_text() == "x", "one of them converted"
+    assert len(list(bench.shelf.glob("waits-*"))) == 1, "and the other waited and said so"
+    assert bench.leftovers() == [bench.bundle.folder_name]

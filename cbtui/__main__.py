@@ -35,12 +35,12 @@ def run(arguments: list[str]) -> int:
     """Run a command.
 
     Args:
-        arguments: without the program's name; none, or an option first, is `launch`.
+        arguments: without the program's name; none, or an option or a file first, is `launch`.
 
     Returns:
         The exit code.
     """
-    if not arguments or (arguments[0].startswith("-") and arguments[0] not in _OWN_OPTIONS):
+    if not arguments or _belongs_to_launch(arguments[0]):
         arguments = ["launch", *arguments]
     try:
         defaults = _defaults() if arguments[0] == "launch" else {}
@@ -56,6 +56,13 @@ def run(arguments: list[str]) -> int:
         return _fail(error.format_message().rstrip(".") + hint)  # type: ignore[attr-defined]
     except Exception as error:
         return _fail_as(error)
+
+
+def _belongs_to_launch(first: str) -> bool:
+    """Whether the first argument is an option or a file for `launch`, and no command."""
+    if first.startswith("-"):
+        return first not in _OWN_OPTIONS
+    return first not in COMMANDS and os.path.isfile(first)
 
 
 def _defaults() -> dict[str, dict[str, object]]:

@@ -61,7 +61,7 @@ app = typer.Typer(
     context_settings=HELP,
     help=(
         "A microscope for LLM serving: a real continuous-batching engine, every forward pass on your "
-        "terminal. `cbtui` alone is `cbtui launch`, and takes its options."
+        "terminal. `cbtui` alone is `cbtui launch`, and takes its FILE and options."
     ),
     epilog=EXIT_CODES,
 )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +36,16 @@ def test_without_a_terminal_the_screen_says_what_to_use_instead(cbtui: Cbtui, ar
     ended = cbtui(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert "cbtui compare" in ended.err and "cbtui run" in ended.err
+
+
+def test_a_file_alone_is_one_for_the_screen_and_a_command_goes_before_it(
+    cbtui: Cbtui, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("prompts.txt", "lesson"):
+        (tmp_path / name).write_text("The\n")
+    assert "the screen needs a terminal" in cbtui("prompts.txt", "--paused").err
+    assert cbtui("lesson").code == 0
 
 
 @pytest.mark.parametrize(

@@ -120,10 +120,10 @@ def _lost_text(failure: Failure, retry_s: float) -> Content:
     return Content.assemble(
         ("The server is not there", "$text-error bold"),
         "\n",
-        _capital(prose(failure.message)),
-        f"\n\nTried again {when}, then after longer waits.   ",
+        prose(failure.message),
+        f"\n\nIt is tried again {when}, then after longer waits.\n",
         ("Esc R", "$accent bold"),
-        " now",
+        " tries now",
         ("   what was seen stays", "$foreground 55%"),
     )
 

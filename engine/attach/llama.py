@@ -18,7 +18,7 @@ import msgspec
 from engine.attach.address import Address, Key
 from engine.attach.http import Http
 from engine.attach.llama_slots import NotSlots, SlotSeen, read_slots
-from engine.attach.llama_steps import StepBuilder
+from engine.attach.llama_steps import Known, StepBuilder
 from engine.attach.metrics_text import NotMetrics, Samples
 from engine.attach.plain import harmless
 from engine.attach.prompts import EncodedText, Own, Prompts
@@ -196,9 +196,19 @@ class LlamaSource:
                 if step.parts:
                     self._num_steps += 1
                 records += self._records.records(step, len(slots))
+        records += self._unseen()
         if not self._no_metrics and self._now() >= self._next_scrape_s:
             self._compare_counts()
         return records
+
+    def _unseen(self) -> list[Record]:
+        """Say that requests of other clients were too short to be seen."""
+        number = self._builder.num_unseen - self._told_unseen
+        if number <= 0:
+            return []
+        self._told_unseen += number
+        who = "A request of another client" if number == 1 else f"{number:,} requests of other clients"
+        return self._records.quiet(self._builder.at_s, f"{who} came and went between two looks")
 
     def _look(self) -> None:
         began_s = self._now()
@@ -222,17 +232,22 @@ class LlamaSource:
             own = self._records.own_of(seen)
             if own and not own.is_over and len(own.tokens) < seen.num_decoded:
                 return False
-        for was in self._builder.slots.values():
-            own = self._records.own_of(was) if was.is_processing else None
-            if own and not own.is_over and (was.slot, was.task) not in now:
+        # Those that are gone, and those that may have come and gone: their ends are on their way.
+        before = [was for was in self._builder.slots.values() if was.is_processing]
+        gone = [one for one in (*before, *slots) if (one.slot, one.task) not in now]
+        for one in gone:
+            own = self._records.own_of(one)
+            if own and not own.is_over:
                 return False
         return True
 
-    def _known_total(self, was: SlotSeen) -> tuple[int, str] | None:
-        own = self._records.own_of(was)
+    def _known_total(self, seen: SlotSeen) -> Known | None:
+        own = self._records.own_of(seen)
         if own is None or not own.is_over:
             return None
-        return own.num_output if own.num_output is not None else len(own.tokens), own.reason
+        output = len(own.tokens) if own.num_output is None else own.num_output
+        prompt = len(own.prompt.tokens) if own.num_prompt is None else own.num_prompt
+        return Known(prompt, output, own.reason)
 
     def _slots(self) -> tuple[SlotSeen, ...]:
         assert self._http is not None
@@ -292,8 +307,6 @@ class LlamaSource:
             if missed > 0:
                 self._records.missed(missed)
         self._agreed = (self._num_steps, total)
-        if self._builder.num_unseen > self._told_unseen:
-            self._told_unseen = self._builder.num_unseen
 
     # -- prompts ------------------------------------------------------------------------------
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
 
 from engine.attach.llama_slots import SlotSeen
 
@@ -63,8 +66,16 @@ class _Run:
     ended: Ended | None = None
 
 
-#: How many tokens a request made in all, if somebody knows; by the server's slot as it was last seen.
-KnownTotal = Callable[[SlotSeen], "tuple[int, str] | None"]
+class Known(NamedTuple):
+    """What somebody knows of a request that has ended: its tokens, and why it ended."""
+
+    num_prompt: int
+    num_output: int
+    reason: str
+
+
+#: What is known of the request a slot has or had, if it has ended.
+KnownTotal = Callable[[SlotSeen], Known | None]
 
 
 class StepBuilder:
@@ -110,14 +121,14 @@ class StepBuilder:
         Args:
             at_s: when it was taken.
             counted: how many there were, where somebody counted; only asked for where no slot did.
-            known: the final number of tokens and the reason of a request's end, where these are known.
+            known: what is known of a request's end.
         """
         before, after = self._slots, {one.slot: one for one in slots}
         elapsed = at_s - self._last_end_s
         guess = max(1, round(elapsed / self._step_s)) if self._step_s else 1
         runs: list[_Run] = []
-        for number in before.keys() | after.keys():
-            self._unseen(before.get(number), after.get(number))
+        for number in sorted(before.keys() & after.keys()):
+            runs += self._unseen(before[number], after[number], known)
         going = [_going(before.get(n), now) for n, now in after.items() if now.is_processing]
         runs += [run for run in going if run.units]
         witnesses = [len(run.units) for run in going if run.counts_all]
@@ -132,10 +143,24 @@ class StepBuilder:
         self._slots, self._at_s = after, at_s
         return steps
 
-    def _unseen(self, was: SlotSeen | None, now: SlotSeen | None) -> None:
-        if was is None or now is None or now.is_processing or now.task <= was.task or now.task < 0:
-            return
-        self.num_unseen += 1
+    def _unseen(self, was: SlotSeen, now: SlotSeen, known: KnownTotal) -> list[_Run]:
+        """What a request did that came and went between two looks, if it is known."""
+        if now.is_processing or now.task <= was.task or now.task < 0:
+            return []
+        told = known(now)
+        if told is None:
+            self.num_unseen += 1
+            return []
+        # What it would have been seen as, had somebody looked.
+        seen = msgspec.structs.replace(
+            now,
+            is_processing=True,
+            num_prompt=max(1, told.num_prompt),
+            num_cached=0,
+            max_tokens=max(now.max_tokens, told.num_output),
+        )
+        ended = Ended(seen, told.num_output, told.reason, True)
+        return [_Run(_units(None, seen, told.num_output), False, counts_all=False, ended=ended)]
 
     def _laid_out(self, runs: Sequence[_Run], at_s: float, *, was_busy: bool) -> list[StepSeen]:
         """Runs on one axis of steps, whose times share the stretch evenly."""
@@ -198,7 +223,7 @@ def _units(was: SlotSeen | None, now: SlotSeen, decoded: int) -> list[Part]:
     return units
 
 
-def _ending(was: SlotSeen, room: int | None, guess: int, known: tuple[int, str] | None) -> _Run:
+def _ending(was: SlotSeen, room: int | None, guess: int, known: Known | None) -> _Run:
     """What a request that is gone did before it went.
 
     Args:
@@ -207,7 +232,7 @@ def _ending(was: SlotSeen, room: int | None, guess: int, known: tuple[int, str] 
     """
     left = was.num_remaining
     if known is not None:
-        num_output, reason = max(known[0], was.num_decoded), known[1]
+        num_output, reason = max(known.num_output, was.num_decoded), known.reason
     elif room is None:
         # Most requests end by their length, and the clock is a rough witness.
         num_output = was.num_decoded + (left if left <= 2 * guess + 2 else min(left, guess))

@@ -62,7 +62,6 @@ class SeenRecords:
         self._open: dict[str, Own] = {}
         self._by_seed: dict[int, list[Own]] = {}
         self._submitted: set[str] = set()
-        self._finished: set[str] = set()
         self._figures: dict[str, float] = {}
         self._new_figures: dict[str, float | None] = {}
         self.num_deferred: int | None = None
@@ -80,9 +79,10 @@ class SeenRecords:
         request_id = self._running.get((seen.slot, seen.task))
         if request_id is not None:
             return self._owns.get(request_id)
-        taken = set(self._running.values()) | self._finished
-        candidates = self._by_seed.get(seen.seed, ())
-        return next((own for own in candidates if own.request_id not in taken), None)
+        for own in self._by_seed.get(seen.seed, ()):
+            if own.request_id in self._open and own.request_id not in self._running.values():
+                return own
+        return None
 
     def arrivals(
         self, at_s: float, is_unseen_over: Callable[[Own], bool] = lambda _: True
@@ -121,7 +121,6 @@ class SeenRecords:
         return [own for own in self._open.values() if own.request_id not in self._submitted]
 
     def _end(self, request_id: str) -> None:
-        self._finished.add(request_id)
         self._open.pop(request_id, None)
 
     # -- what the server says of itself -------------------------------------------------------
@@ -140,9 +139,11 @@ class SeenRecords:
 
     # -- steps --------------------------------------------------------------------------------
 
-    def quiet(self, at_s: float) -> list[Record]:
-        """What is new beside steps; nothing, if nothing is."""
-        return [QuietRecord(self._step, at_s, self._events())] if self._new_figures else []
+    def quiet(self, at_s: float, error: str = "") -> list[Record]:
+        """What is new beside steps, and a fault; nothing, if nothing is."""
+        if not (self._new_figures or error):
+            return []
+        return [QuietRecord(self._step, at_s, self._events(errors=(error,) if error else ()))]
 
     def records(
         self,
@@ -350,6 +351,7 @@ class SeenRecords:
         admitted: tuple[Admission, ...] = (),
         finished: tuple[Finish, ...] = (),
         released: tuple[Release, ...] = (),
+        errors: tuple[str, ...] = (),
     ) -> Events:
         figures, self._new_figures = tuple(self._new_figures.items()), {}
         return Events(
@@ -359,4 +361,5 @@ class SeenRecords:
             released=released,
             tokens=self._tokens.take_new(),
             figures=figures,
+            errors=errors,
         )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.attach.llama_slots import SlotSeen
-from engine.attach.llama_steps import StepBuilder, StepSeen
+from engine.attach.llama_steps import Known, StepBuilder, StepSeen
 
 Look = tuple[float, tuple[SlotSeen, ...]]
 
@@ -163,3 +163,16 @@ def test_seldom_looks_never_tell_what_cannot_have_been(
             assert part.output == outputs[task] <= requests[task][1]
         for one in step.ended:
             assert one.num_output == outputs.get(one.seen.task, 0)
+
+
+def test_a_request_that_came_and_went_is_told_if_somebody_knows_it_and_counted_if_nobody_does() -> None:
+    idle = SlotSeen(slot=0, n_ctx=100, task=4)
+    after = SlotSeen(slot=0, n_ctx=100, task=7, num_prompt=8, max_tokens=5)
+    for known in (Known(5, 3, "stop"), None):
+        builder = StepBuilder()
+        builder.begin(0.0, (idle,))
+        steps = builder.look(1.0, (after,), lambda seen, known=known: known)
+        fed = [(part.is_prefill, part.position, part.count) for step in steps for part in step.parts]
+        assert fed == ([(True, 0, 5), (False, 5, 1), (False, 6, 1)] if known else [])
+        assert [one.num_output for step in steps for one in step.ended] == ([3] if known else [])
+        assert builder.num_unseen == (0 if known else 1)

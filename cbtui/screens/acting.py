@@ -13,6 +13,7 @@ from textual.screen import Screen
 
 from cbtui import orders
 from cbtui.following.follower import Follower
+from cbtui.following.foresight import Foresight
 from cbtui.following.frame import Frame
 from cbtui.following.link import Link
 from cbtui.options import LaunchOptions
@@ -52,6 +53,7 @@ class ActingScreen(Screen[None]):
         self._last_prompt = ""
         self._demo_was_sent = False
         self._rejections_seen = 0
+        self._foresight = Foresight()
         #: Whether what was said last still is so; None: it stays true.
         self._notice_holds: Callable[[EngineState], bool] | None = None
 
@@ -66,6 +68,11 @@ class ActingScreen(Screen[None]):
         """The newest state, which may be newer than what is drawn."""
         return self.link.mailbox.latest()
 
+    @property
+    def state_to_come(self) -> EngineState:
+        """The same once the engine has taken in what keys have asked for: what the next key counts from."""
+        return self._foresight.of(self.state)
+
     def frame(self) -> Frame:
         """The picture of where the view stands."""
         return self.follower.frame(self.selected, self.shown)
@@ -73,6 +80,7 @@ class ActingScreen(Screen[None]):
     def _send(self, command: Command, words: str = "") -> None:
         """Put a command; answer with `words`, or with where it acts while the view looks back."""
         self._last_prompt = ""
+        self._foresight.note(self.state, command)
         self.link.commands.put(command)
         if self.shown is None:
             self.say(words)
@@ -106,9 +114,10 @@ class ActingScreen(Screen[None]):
             self.say()
 
     def action_pause(self) -> None:
-        self._order(lambda: orders.pause_order(self.state))
+        self._order(lambda: orders.pause_order(self.state_to_come))
         if self.state.status == "loading":
-            self.say("runs as soon as the model is there" if self.state.paused else PAUSED_EARLY)
+            is_paused = self.state_to_come.paused
+            self.say(PAUSED_EARLY if is_paused else "runs as soon as the model is there")
 
     def action_step(self) -> None:
         """One step; whoever steps wants to see it."""
@@ -119,7 +128,7 @@ class ActingScreen(Screen[None]):
             self.draw()
 
     def action_mode(self) -> None:
-        self._order(lambda: orders.mode_order(self.state))
+        self._order(lambda: orders.mode_order(self.state_to_come))
 
     def action_modes(self) -> None:
         """Ask for one of all modes."""
@@ -132,10 +141,10 @@ class ActingScreen(Screen[None]):
         self.app.push_screen(ask_mode(self.state.pending_mode or self.state.mode, whose), chosen)
 
     def action_slots(self, by: int) -> None:
-        self._order(lambda: orders.slots_order(self.state, by))
+        self._order(lambda: orders.slots_order(self.state_to_come, by))
 
     def action_speed(self, by: int) -> None:
-        self._order(lambda: orders.speed_order(self.state, by))
+        self._order(lambda: orders.speed_order(self.state_to_come, by))
 
     def action_settings(self) -> None:
         """Every setting that can change while the engine runs."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
@@ -66,6 +67,7 @@ class RaceScreen(KeyedScreen, LookingScreen):
         self._lend = lend
         self._arrivals = arrivals
         self._speed: float | None = None
+        self._is_paused = False
         self._shows_figures = False
         self.guest = self._new_guest()
         self._followers = self._new_followers()
@@ -155,17 +157,19 @@ class RaceScreen(KeyedScreen, LookingScreen):
     # -- keys ---------------------------------------------------------------------------------
 
     def action_pause(self) -> None:
-        state = self._followers[0].state
-        other = self._followers[1].state
-        self.guest.commands.put(Resume() if state.paused or other.paused else Pause())
+        self._is_paused = not self._is_paused
+        self.guest.commands.put(Pause() if self._is_paused else Resume())
 
     def action_step(self) -> None:
+        self._is_paused = True
         self.guest.commands.put(Step())
 
     def action_speed(self, by: int) -> None:
         """Half or twice as many rounds a second."""
         try:
-            command = orders.speed_order(self._followers[0].state, by)
+            # Nobody else sets it; what the lanes have published may be older than the last key.
+            state = msgspec.structs.replace(self._followers[0].state, speed=self._speed)
+            command = orders.speed_order(state, by)
         except orders.NoOrder as exc:
             self.notify(str(exc).replace("steps", "rounds"), timeout=2)
             return
@@ -176,6 +180,7 @@ class RaceScreen(KeyedScreen, LookingScreen):
     def action_again(self) -> None:
         """From the start, with the same requests."""
         self.guest.commands.put(Close())
+        self._is_paused = False
         self.guest = self._new_guest()
         self._followers = self._new_followers()
         self._lend(Lend(self.guest))

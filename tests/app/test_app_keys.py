@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from textual.pilot import Pilot
 
@@ -314,6 +315,36 @@ def test_a_key_that_finds_nothing_to_do_says_so() -> None:
     assert said_after(Feeder(), "escape", "g") == (
         "load needs the model, which is still loading: ask again when it is there"
     )
+
+
+@pytest.mark.parametrize(
+    ("keys", "commands"),
+    [
+        ((">", ">", ">"), [SetSpeed(16.0), SetSpeed(32.0), SetSpeed(64.0)]),
+        (("<", ">"), [SetSpeed(4.0), SetSpeed(8.0)]),
+        (("+", "+", "-"), [Configure(max_num_seqs=n) for n in (4, 5, 4)]),
+        (("m", "m"), [SetMode("static"), SetMode("continuous")]),
+        (("space", "space", "space"), [Pause(), Resume(), Pause()]),
+    ],
+)
+def test_keys_faster_than_the_engine_count_from_what_was_asked(
+    keys: tuple[str, ...], commands: list[Command]
+) -> None:
+    assert commands_after(running(), *keys) == commands
+
+
+def test_what_was_asked_is_forgotten_once_the_engine_has_had_its_say() -> None:
+    feeder = running()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", ">")
+        assert feeder.commands == [SetSpeed(16.0)]
+        for _ in range(3):  # nobody has taken it in: somebody else has set another speed meanwhile
+            feeder.publish(msgspec.structs.replace(feeder.link.mailbox.latest(), speed=2.0))
+        await pilot.press(">")
+        assert feeder.commands == [SetSpeed(4.0)]
+
+    drive(feeder, script)
 
 
 def test_the_queue_follows_the_cursor_and_goes_back_to_its_head() -> None:

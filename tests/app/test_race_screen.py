@@ -13,7 +13,7 @@ from cbtui.racing.words import commentary, sentence, verdict
 from cbtui.screens.confirm import AskScreen
 from cbtui.screens.race import RaceScreen
 from engine.config import EngineConfig
-from engine.live.commands import Close, Command, PromptRequest, SetSpeed
+from engine.live.commands import Close, Command, Pause, PromptRequest, Resume, SetSpeed, Step
 from engine.live.guest import Lend
 from engine.workload import tutorial_workload
 from tests.app.race_track import Track
@@ -248,3 +248,30 @@ def test_chunks_are_praised_for_the_shorter_gap() -> None:
         assert "and 114.0 ms in chunked" in words
 
     drive(ready(config=EngineConfig(max_num_seqs=2)), script)
+
+
+def test_keys_of_a_race_faster_than_its_lanes_count_from_what_was_asked() -> None:
+    feeder = ready()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "r", "enter")
+        screen = app.screen
+        assert isinstance(screen, RaceScreen)
+        await pilot.press("<", "<", "space", "space", "s", "space")
+        assert screen.guest.commands.take_all() == [
+            SetSpeed(128.0), SetSpeed(64.0), Pause(), Resume(), Step(), Resume()
+        ]  # fmt: skip
+
+    drive(feeder, script)
+
+
+def test_a_race_of_many_says_which_it_takes() -> None:
+    feeder = Feeder()
+    feeder.play(fake_records(caps=(1,) * 70, slots=8))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "r")
+        question = str(app.screen.query_one(".question").content)  # type: ignore[attr-defined]
+        assert question.startswith("The newest 64 of the 70 requests so far in two modes")
+
+    drive(feeder, script)

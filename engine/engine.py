@@ -301,6 +301,7 @@ class Engine:
             outcome = self.scheduler.fail(alive)
         else:
             sampled = list(reply.sampled)
+            self._end_faulty(plan, schedule, reply, slots_before)
             for place, row in enumerate(schedule.rows):
                 if isinstance(row, Request) and row.status is not RequestStatus.RUNNING:
                     sampled[place] = None  # aborted while the forward ran: no token follows
@@ -351,6 +352,18 @@ class Engine:
             cached_blocks=self.kv.pool.num_cached,
             cached_runs=self._cached_runs(plan.step, has_entered=bool(schedule.admitted)),
         )
+
+    def _end_faulty(
+        self, plan: Plan, schedule: Schedule, reply: Reply, slots: Mapping[str, int | None]
+    ) -> None:
+        """End the requests whose rows failed in a step that did not."""
+        causes = {plan.rows[place].request_id: cause for place, cause in reply.faults.items()}
+        # In order of admission: who shares another's spoilt blocks entered after it, and starts over.
+        for request in list(self.scheduler.running):
+            cause = causes.get(request.request_id, "")
+            if cause and request.status is RequestStatus.RUNNING:
+                self._note(self.scheduler.fail_spoilt(request, schedule), slots, error=cause)
+                self._pending.error(cause)
 
     def _slots_of_step(self, schedule: Schedule, slots_before: dict[str, int]) -> tuple[SlotRecord, ...]:
         """Who was in which slot during the step: those still there, and those that ended in it."""

@@ -140,6 +140,12 @@ class BlockPool:
         """The block that holds this prefix."""
         return self._block_of.get(prefix)
 
+    def forget(self, block: int) -> None:
+        """Let an owned block be found no more: what it holds means nothing."""
+        prefix = self._prefix_of.pop(block, None)
+        if prefix is not None:
+            del self._block_of[prefix]
+
     def clear_index(self) -> None:
         """Forget every prefix; owned blocks stay owned."""
         self._block_of.clear()

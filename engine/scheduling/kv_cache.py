@@ -101,6 +101,13 @@ class KVCacheManager:
         self.pool.give_back(self.tables.pop(request_id, ()))
         self._committed.pop(request_id, None)
 
+    def spoilt(self, request_id: str) -> set[int]:
+        """What a request's blocks hold means nothing: nobody may find them. Returns them."""
+        blocks = set(self.tables.get(request_id, ()))
+        for block in blocks:
+            self.pool.forget(block)
+        return blocks
+
     def clear_index(self) -> None:
         """What the blocks hold is gone, or not to be shared any more."""
         self.pool.clear_index()

@@ -94,6 +94,14 @@ class Scheduler:
         self._end_wave(outcome)
         return outcome
 
+    def fail_spoilt(self, request: Request, schedule: Schedule) -> Outcome:
+        """End a running request whose KV means nothing; those that share a block with it start over."""
+        blocks = self.kv.spoilt(request.request_id)
+        for other in [one for one in self.running if one is not request]:
+            if blocks.intersection(self.kv.tables.get(other.request_id, ())):
+                self._preempt(other, schedule, "kv_blocks")
+        return self.fail([request])
+
     def reset(self) -> Outcome:
         """The KV is gone (the model process died): running requests go back to the head and start over."""
         outcome = Outcome()

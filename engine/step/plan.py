@@ -77,6 +77,8 @@ class Reply(msgspec.Struct, frozen=True):
         sampled: one entry a plan row, None where nothing was to be sampled.
         forward_s: seconds of the model call, taken after the device has finished.
         sample_s: seconds spent choosing tokens.
+        faults: rows that failed although the step did not, by number, each with the cause in a sentence:
+            nothing was sampled for them, and what stands in their cells means nothing.
     """
 
     epoch: int
@@ -84,3 +86,4 @@ class Reply(msgspec.Struct, frozen=True):
     forward_s: float
     sample_s: float
     sampled: list[SampledToken | None]
+    faults: dict[int, str] = {}

@@ -8,14 +8,17 @@ together, is written by one copy a tensor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from transformers.cache_utils import Cache
 
 from engine.runner import RunnerError
 from engine.step.geometry import ArenaShape
+from engine.step.plan import PlanRow
+from engine.torch_runner.groups import key_cells
 
 if TYPE_CHECKING:
     from engine.torch_runner.step import Step
@@ -76,6 +79,23 @@ class KVArena:
                 f"there is no memory for a KV cache of {shape.num_blocks} blocks of {shape.block_size} "
                 f"tokens ({size:.0f} MB on {device}); set num_blocks lower"
             ) from error
+
+    def is_finite(self, row: PlanRow, *, before: bool = False) -> bool:
+        """Whether a row's cells hold numbers: those it writes in its step, or those it had `before` it."""
+        cells = key_cells(row, self.shape)
+        own = torch.from_numpy(
+            cells[: -len(row.token_ids)] if before else cells[-len(row.token_ids) :].copy()
+        ).to(self.keys[0].device)
+        return all(bool(torch.isfinite(layer[:, own]).all()) for layer in (*self.keys, *self.values))
+
+    def clean(self, rows: Iterable[PlanRow]) -> None:
+        """Take what is no number out of rows' cells and of the scratch cells: these are read by others,
+        under a mask."""
+        scratch = np.arange(self.shape.padding_cell, self.shape.num_cells)
+        cells = np.concatenate([scratch, *(key_cells(row, self.shape) for row in rows)])
+        index = torch.from_numpy(cells).to(self.keys[0].device)
+        for layer in (*self.keys, *self.values):
+            layer[:, index] = layer[:, index].nan_to_num(0.0, 0.0, 0.0)
 
 
 class ArenaCache(Cache):

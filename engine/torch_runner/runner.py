@@ -144,6 +144,12 @@ class TorchRunner:
                 rows = [plan.rows[i] for i in step.geometry.sampled_rows]
                 tokens = sample(logits, rows)
                 sampled = time.perf_counter()
+                answers: list[SampledToken | None] = [None] * len(plan.rows)
+                for row, token in zip(step.geometry.sampled_rows, tokens, strict=True):
+                    answers[row] = token
+                faults: dict[int, str] = {}
+                if None in tokens:
+                    faults = self._again_alone(plan, arena, answers)
         except RunnerError:
             raise
         except Exception as error:
@@ -151,10 +157,41 @@ class TorchRunner:
         if self._threads is not None:
             kind = (step.geometry.shape, step.geometry.num_keys // 1024)
             self._threads.observe(kind, forwarded - begun)
-        answers: list[SampledToken | None] = [None] * len(plan.rows)
-        for row, token in zip(step.geometry.sampled_rows, tokens, strict=True):
-            answers[row] = token
-        return Reply(plan.epoch, plan.step, forwarded - begun, sampled - forwarded, answers)
+        return Reply(plan.epoch, plan.step, forwarded - begun, sampled - forwarded, answers, faults)
+
+    def _again_alone(self, plan: Plan, arena: KVArena, answers: list[SampledToken | None]) -> dict[int, str]:
+        """Logits that are not finite: find out whose doing it was, so that nobody else's request ends.
+
+        A cell of NaN spoils whoever reads it, under a mask too, for 0 times NaN is NaN. So rows that may
+        have been spoilt are cleaned and run again by themselves; `answers` gets what they give.
+
+        Returns:
+            the rows that are at fault, with the cause.
+        """
+        causal, route = self.loaded.causal, self.loaded.route
+        suspects = [
+            number
+            for number, row in enumerate(plan.rows)
+            if (row.sampling is not None and answers[number] is None) or not arena.is_finite(row)
+        ]
+        guilty = [number for number in suspects if not arena.is_finite(plan.rows[number], before=True)]
+        arena.clean(plan.rows[number] for number in suspects)
+        for number in suspects:
+            row = plan.rows[number]
+            if number in guilty or row.kind == "dead":
+                continue
+            alone = Plan(plan.epoch, plan.arena_id, plan.step, "ragged", [row])
+            logits = causal.logits(Step(alone, arena.shape, causal.device, causal.dtype), arena, route)
+            tokens = sample(logits, [row] if row.sampling is not None else [])
+            if None in tokens or not arena.is_finite(row):
+                guilty.append(number)
+                arena.clean([row])
+            elif tokens:
+                answers[number] = tokens[0]
+        return {
+            number: f"the model's logits for {plan.rows[number].request_id} are not finite (NaN or infinity)"
+            for number in guilty
+        }
 
     def check(self, check: Check) -> Checked:
         """A piece of a sequence by the model's own forward, with a cache of transformers' own."""

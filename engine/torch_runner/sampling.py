@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import torch
 
-from engine.runner import ForwardError
 from engine.step.plan import PlanRow, SampledToken
 from engine.torch_runner.largest import argmax, top_k
 
@@ -22,7 +21,7 @@ from engine.torch_runner.largest import argmax, top_k
 _LIKELY = 1024
 
 
-def sample(logits: torch.Tensor, rows: Sequence[PlanRow]) -> list[SampledToken]:
+def sample(logits: torch.Tensor, rows: Sequence[PlanRow]) -> list[SampledToken | None]:
     """One token a row, with one transfer from the device for all of them.
 
     Args:
@@ -30,10 +29,8 @@ def sample(logits: torch.Tensor, rows: Sequence[PlanRow]) -> list[SampledToken]:
         rows: the plan rows they belong to; each has `sampling`.
 
     Returns:
-        Tokens with natural log probabilities of the model's own distribution, temperature not applied.
-
-    Raises:
-        ForwardError: a row's logits are not finite.
+        Tokens with natural log probabilities of the model's own distribution, temperature not applied;
+        None where a row's logits are not finite: nothing can be chosen by them.
     """
     if not rows:
         return []
@@ -136,10 +133,10 @@ def keep_top_p(logits: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     return logits.masked_fill((probabilities < floor) & (wanted < 1), float("-inf"))
 
 
-def _token(row: PlanRow, answer: list[float], n_top: int) -> SampledToken:
+def _token(row: PlanRow, answer: list[float], n_top: int) -> SampledToken | None:
     token, logprob, *rest = answer
     if not math.isfinite(logprob):
-        raise ForwardError(f"the model's logits for {row.request_id} are not finite (NaN or infinity)")
+        return None
     wanted = min(row.n_top, n_top)
     top = [(int(rest[i]), rest[n_top + i]) for i in range(wanted)]
     return SampledToken(token_id=int(token), logprob=logprob, top=top)

@@ -125,8 +125,8 @@ def test_a_failed_step_leaves_no_trace_in_later_ones() -> None:
     expected = make_runner("gpt2").run(_plan([3, 1])).sampled
     with torch.no_grad():
         head.fill_(torch.nan)
-    with pytest.raises(ForwardError, match="NaN"):
-        runner.run(_plan([3, 1]))
+    reply = runner.run(_plan([3, 1]))
+    assert reply.sampled == [None] and "not finite" in reply.faults[0]
     with torch.no_grad():
         head.copy_(kept)
     assert runner.run(_plan([3, 1])).sampled == expected

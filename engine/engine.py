@@ -38,7 +38,7 @@ from engine.stream.recording import (
     waiting_now,
     why_ignored,
 )
-from engine.stream.records import CACHED_RUNS_EVERY, QuietRecord, SlotRecord, StepRecord, Verification
+from engine.stream.records import CACHED_RUNS_EVERY, QuietRecord, Release, SlotRecord, StepRecord, Verification
 
 #: What `configure` changes.
 LIVE_SETTINGS = ("max_num_seqs", "max_num_batched_tokens", "policy", "prefix_caching")
@@ -232,6 +232,42 @@ class Engine:
     def note_verified(self, verification: Verification) -> None:
         """A finished request was checked alone: the next record says so."""
         self._pending.verified(verification)
+
+    def write_off(self, cause: str) -> QuietRecord:
+        """After a fault of its own: end every request in error. It must not be asked for anything after.
+
+        Touches as little as possible of what may be broken: `successor` gives an engine that is whole.
+        """
+        releases = []
+        for request in self.requests.values():
+            request.status = RequestStatus.FINISHED_ERROR
+            if request.slot is not None:
+                releases.append(Release(request.request_id, request.slot))
+            self._pending.finished(request, request.slot, self.clock.now(), cause)
+        releases += [Release(held.request.request_id, slot) for slot, held in self.scheduler.held.items()]
+        self._pending.released(releases, barrier=False)
+        self._pending.error(cause)
+        return QuietRecord(self.step_number, self.clock.now(), self._pending.take())
+
+    def successor(self) -> Engine:
+        """An empty engine in this one's place: the same settings, arena and clock; numbers go on.
+
+        Raises:
+            RunnerError: the arena cannot be opened.
+        """
+        engine = Engine(
+            msgspec.structs.replace(self.config, mode=self._mode_name),
+            self.runner,
+            self.info,
+            clock=self.clock,
+            token_bytes=self.token_bytes,
+            n_top=self.n_top,
+            arena_id=self.arena_id,
+            epoch=self.epoch,
+            first_index=self._num_requests,
+        )
+        engine.step_number = self.step_number
+        return engine
 
     # -- one step -----------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ last state is always drawn.
 from __future__ import annotations
 
 import secrets
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -34,7 +35,7 @@ from engine.live.commands import (
 from engine.live.guest import GUEST_TICKETS, Guest, Lend, Lent
 from engine.live.load import LOAD_TICKET, MOST_WAITING, LoadSpec, StartLoad, StopLoad
 from engine.live.load_feed import LoadFeed
-from engine.live.model_life import ModelLife
+from engine.live.model_life import DEATHS_APART_S, ModelLife
 from engine.live.publishing import Publisher, Standing, status_of
 from engine.live.settings import Settings
 from engine.live.state import Failure, Rejection
@@ -113,6 +114,7 @@ class EngineLoop:
         self._model = ModelLife(runner, self.clock.source)
         self._verifier = Verifier(runner, self.clock.source) if verify else None
         self._closed = False
+        self._last_fault_at = float("-inf")
         self._rejection: Rejection | None = None
         self._until: RunUntil | None = None
         self._next_step_at = 0.0
@@ -123,13 +125,14 @@ class EngineLoop:
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Block until `Close` comes or `should_stop()`; the runner is closed in any case.
 
-        A fault of the engine itself ends the loop in state `failed` with its cause, never silently.
+        A fault of the engine itself ends its requests in error, and a fresh one goes on; a second one soon
+        after is a failure that a restart may be asked for. Never silently.
         """
         try:
             self._publish()
             self.runner.start()
             while not (self._closed or should_stop()):
-                self._turn()
+                self._guarded_turn()
         except Exception as exc:
             self._model.failure = Failure("engine", f"{type(exc).__name__}: {exc}")
             raise
@@ -137,6 +140,35 @@ class EngineLoop:
             self.runner.close()
             self._closed = self._model.failure is None
             self._publish()
+
+    def _guarded_turn(self) -> None:
+        """A turn; a fault in it costs the requests there are, not the engine's thread.
+
+        Raises:
+            Exception: a fault while there is no engine, or none that could run.
+        """
+        try:
+            self._turn()
+        except Exception as exc:
+            if self.engine is None or self._model.failure is not None:
+                raise
+            traceback.print_exc()
+            self._after_fault(f"{type(exc).__name__}: {exc}", self.engine)
+
+    def _after_fault(self, cause: str, engine: Engine) -> None:
+        """The engine broke: what it held cannot be trusted, and its requests end."""
+        words = f"the engine broke: {cause}"
+        self._append(engine.write_off(words))
+        if self._guest is not None:
+            self._guest.lost(words)
+            self._guest = None
+        now, last = self.clock.source(), self._last_fault_at
+        self._last_fault_at = now
+        if now - last < DEATHS_APART_S:
+            self._model.failure = Failure("engine", cause)
+        self.engine = engine.successor()
+        self._steps_left = 0
+        self._publish()
 
     def _turn(self) -> None:
         self._take_runner_events()

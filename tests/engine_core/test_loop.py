@@ -300,19 +300,64 @@ def test_a_model_that_cannot_load_is_a_failure_with_stage_cause_and_hint() -> No
     assert desk.say(Restart(), turns=12).step == 4
 
 
-def test_a_fault_of_the_engine_itself_is_published_and_the_runner_closed() -> None:
-    class Broken(FakeRunner):
-        closed = False
+class Broken(FakeRunner):
+    """Answers what no runner may answer, in the given steps."""
 
-        def run(self, plan: Plan) -> Reply:
+    closed = False
+
+    def __init__(self, *steps: int) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def run(self, plan: Plan) -> Reply:
+        if plan.step in self._steps:
             raise ZeroDivisionError("oops")
+        return super().run(plan)
 
-        def close(self) -> None:
-            self.closed = True
+    def poll(self) -> list[RunnerEvent]:
+        if self._steps == ():
+            raise ZeroDivisionError("oops")
+        return super().poll()
 
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_fault_of_the_engine_ends_its_requests_and_those_after_it_run() -> None:
+    desk = Desk(Broken(3), config=EngineConfig(max_num_seqs=2))
+    desk.say(prompts("ab", "cd", "ef"), turns=0)
+    for _ in range(8):
+        desk.loop._guarded_turn()
+    ends = [f for r in desk.history.since(0)[1] for f in r.events.finished]
+    assert {(f.request_id, f.reason) for f in ends} == {(f"r{n}", "error") for n in range(3)}
+    assert all("ZeroDivisionError: oops" in f.error for f in ends)
+    state = desk.mailbox.latest()
+    assert (state.status, state.step, state.failure) == ("idle", 2, None)
+    desk.runner._steps = (0,)
+    state = desk.say(prompts("gh"), turns=12)
+    assert state.status == "idle" and state.step == 6 and not state.slots
+    assert desk.steps[-1].segments[0].request_id == "r3" and desk.steps[-1].free_blocks == 512
+    made = [s.sampled for r in desk.steps for s in r.segments if s.request_id == "r3"]
+    assert made == solo_outputs(list(b"gh"), SamplingParams(max_tokens=4))
+
+
+def test_a_second_fault_soon_after_is_a_failure_and_a_restart_goes_on() -> None:
+    desk = Desk(Broken(1))
+    for text in ("ab", "cd"):
+        desk.say(prompts(text), turns=0)
+        for _ in range(6):
+            desk.loop._guarded_turn()
+    state = desk.mailbox.latest()
+    assert state.status == "failed" and state.failure is not None and state.failure.stage == "engine"
+    desk.runner._steps = (0,)
+    assert desk.say(prompts("ef"), Restart(), turns=16).status == "idle"
+    ends = {f.request_id: f.reason for r in desk.history.since(0)[1] for f in r.events.finished}
+    assert ends == {"r0": "error", "r1": "error", "r2": "length"}
+
+
+def test_a_fault_nothing_can_be_saved_from_is_published_and_the_runner_closed() -> None:
     runner = Broken()
     desk = Desk(runner, started=False)
-    desk.commands.put(prompts("ab"))
     with pytest.raises(ZeroDivisionError):
         desk.loop.run()
     state = desk.mailbox.latest()

@@ -175,9 +175,9 @@ class Engine:
             request_id_of(index), index, list(prompt_token_ids), params, arrival, priority, self.step_number
         )
         self._pending.submitted(request_record(request, prompt_text, label, num_template_tokens))
-        if self.scheduler.add(request):
-            self.requests[request.request_id] = request
-        else:
+        self.requests[request.request_id] = request  # first: whatever breaks, it is known to be there
+        if not self.scheduler.add(request):
+            del self.requests[request.request_id]
             self._pending.finished(request, None, self.clock.now(), why_ignored(request, self.config))
         return request.request_id
 

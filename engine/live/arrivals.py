@@ -99,10 +99,11 @@ class Arrivals:
         """Enqueue the group of an answer, without those cancelled meanwhile; a sentence for each that cannot
         be."""
         self._asked.discard(event.ticket)
-        group = self._groups.pop(event.ticket, [])
+        group = self._groups.get(event.ticket, [])
         errors = []
         prompts = prompts_of([arrival.request for arrival in group], event.prompts) if group else []
-        for arrival, prompt in zip(group, prompts, strict=True):
+        for arrival, prompt in zip(tuple(group), prompts, strict=True):
+            del group[0]  # should the engine break over this one, those behind it are still here
             if arrival.cancelled:
                 continue
             if prompt.error:
@@ -119,6 +120,7 @@ class Arrivals:
                 )
             except ValueError as exc:
                 errors.append(str(exc))
+        self._groups.pop(event.ticket, None)
         return errors
 
     def cancel(self, request_id: str) -> bool:

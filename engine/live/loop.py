@@ -168,6 +168,7 @@ class EngineLoop:
             self._model.failure = Failure("engine", cause)
         self.engine = engine.successor()
         self._steps_left = 0
+        self._arrivals.ask_again(engine.info)
         self._publish()
 
     def _turn(self) -> None:
@@ -414,6 +415,8 @@ class EngineLoop:
             self._guest.lost(reason)
         if self._load is not None and not self._load.has_text:
             self._load = None  # its question died with the process
+        if self.engine is None:
+            self._reject(reason)  # there is no record yet to say it in
         self._model.died(reason, step, start_again=not self._closed)
         if not self._closed:
             self._publish()

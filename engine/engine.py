@@ -38,7 +38,14 @@ from engine.stream.recording import (
     waiting_now,
     why_ignored,
 )
-from engine.stream.records import CACHED_RUNS_EVERY, QuietRecord, Release, SlotRecord, StepRecord, Verification
+from engine.stream.records import (
+    CACHED_RUNS_EVERY,
+    QuietRecord,
+    Release,
+    SlotRecord,
+    StepRecord,
+    Verification,
+)
 
 #: What `configure` changes.
 LIVE_SETTINGS = ("max_num_seqs", "max_num_batched_tokens", "policy", "prefix_caching")

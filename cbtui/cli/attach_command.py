@@ -14,6 +14,25 @@ if TYPE_CHECKING:
     from engine.attach.address import Key
 
 
+def _print_line(asked: bool) -> None:
+    from engine.attach.vllm_command import line_to_use
+
+    if asked:
+        typer.echo(line_to_use())
+        raise typer.Exit
+
+
+VllmLine = Annotated[
+    bool,
+    typer.Option(
+        "--vllm-line",
+        callback=_print_line,
+        is_eager=True,
+        help="Print the line that starts a vLLM to be followed step by step.",
+    ),
+]
+
+
 def attach(
     url: Annotated[
         str,
@@ -39,6 +58,7 @@ def attach(
         int, typer.Option(min=0, metavar="N", help="Finished requests kept, with their texts and times.")
     ] = 5_000,
     theme: Theme = None,
+    vllm_line: VllmLine = False,
     limit: Limit = None,
     arrivals: Arrivals = None,
     max_tokens: Annotated[

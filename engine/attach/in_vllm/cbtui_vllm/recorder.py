@@ -44,6 +44,8 @@ WAITING_SHOWN = 64
 COST_EVERY = 256
 #: Faults after which recording stops for good.
 MOST_FAULTS = 20
+#: States of a request that waits for its turn only.
+_PLAIN = ("WAITING", "PREEMPTED")
 #: Steps in flight whose output may be yet to come.
 _MOST_IN_FLIGHT = 64
 
@@ -93,6 +95,11 @@ class Recorder:
         #: Steps whose output is yet to come, by the identity of vLLM's own object.
         self._in_flight: dict[int, tuple[int, list[int]]] = {}
         self._waiting: tuple[tuple[int, str], ...] = ()
+        #: What the queue is looked at again for: its length, arrivals and ends, who entered or gave way.
+        self._queue: tuple[object, ...] = ()
+        self._num_moved = 0
+        self._has_own_reasons = False
+        self._order: tuple[list[str], list[int], list[int]] = ([], [], [])
 
     # -- hooks --------------------------------------------------------------------------------
 
@@ -100,6 +107,7 @@ class Recorder:
     def arrived(self, request: Any) -> None:
         """A request was added."""
         if request.request_id not in self._numbers:
+            self._num_moved += 1
             self._put(self._arrival(request, monotonic()), _with_prompt)
 
     @guarded
@@ -138,9 +146,13 @@ class Recorder:
         if preempted:
             line["pre"] = preempted
         self._add_tables(line, scheduler, output)
-        waiting = self._first_waiting(scheduler)
-        if waiting != self._waiting:
-            self._waiting = line["q"] = waiting
+        queue = (line["wait"], self._num_moved, preempted, bool(output.scheduled_new_reqs))
+        if queue != self._queue or self._has_own_reasons:
+            self._queue = queue
+            waiting = self._first_waiting(scheduler)
+            self._has_own_reasons = any(status not in _PLAIN for _, status in waiting)
+            if waiting != self._waiting:
+                self._waiting = line["q"] = waiting
         if counts:
             while len(self._in_flight) >= _MOST_IN_FLIGHT:
                 del self._in_flight[next(iter(self._in_flight))]
@@ -157,7 +169,11 @@ class Recorder:
         scheduled, model_output, outputs = step
         number, rows = self._in_flight.pop(id(scheduled), (0, []))
         numbers = self._numbers
-        order = [row for one in model_output.req_ids if (row := numbers.get(one)) is not None]
+        ids = model_output.req_ids
+        if self._order[:2] != (ids, rows):
+            order = [row for one in ids if (row := numbers.get(one)) is not None]
+            self._order = (list(ids), rows, order)
+        order = self._order[2]
         out, end = [], []
         for of_client in outputs.values():
             for one in of_client.outputs:
@@ -186,6 +202,7 @@ class Recorder:
         """Requests were ended from outside: their client left, or the front end found a stop string."""
         end = [(self._numbers.pop(one), reason) for one in request_ids if one in self._numbers]
         if end:
+            self._num_moved += 1
             self._put({"k": "f", "t": monotonic(), "end": end})
 
     def close(self) -> None:
@@ -303,7 +320,7 @@ class Recorder:
                 self._owed.add(request.request_id)
                 del line["_"]
             requests.append(line)
-        self._waiting = self._first_waiting(scheduler)
+        self._waiting, self._queue = self._first_waiting(scheduler), ()
         key: Line = {
             "k": "key",
             "n": self._steps + 1,

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal
 
+import msgspec
+
 from engine.attach.vllm_facts import figures_of, mode_of
 from engine.attach.vllm_lines import (
     Arrived,
@@ -77,6 +79,7 @@ class VllmFold:
         self._lanes = Lanes()
         self._blocks = Blocks()
         self._scheduled: deque[tuple[Scheduled, int]] = deque()
+        self._rows: tuple[tuple[int, int, int], ...] = ()
         self._queue: tuple[tuple[int, str], ...] = ()
         #: Requests that arrived, in order; the second of `_scheduled` is how many there were then.
         self._arrivals: list[int] = []
@@ -102,7 +105,7 @@ class VllmFold:
                     request.tokens[: request.num_prompt] = ids
             case Scheduled():
                 self._follow_on()
-                self._scheduled.append((line, len(self._arrivals)))
+                self._scheduled.append((self._with_rows(line), len(self._arrivals)))
             case Output():
                 return self._take_output(line)
             case Ended(time_s, ends):
@@ -216,9 +219,22 @@ class VllmFold:
 
     # -- steps --------------------------------------------------------------------------------
 
+    def _with_rows(self, line: Scheduled) -> Scheduled:
+        """A line whose rows go on from the last one's, with them."""
+        if line.n and not line.rows:
+            line = msgspec.structs.replace(
+                line, rows=tuple((number, 1, start + count) for number, count, start in self._rows)
+            )
+        self._rows = line.rows
+        return line
+
     def _take_output(self, line: Output) -> list[Record]:
         while self._scheduled:
             scheduled, num_arrived = self._scheduled.popleft()
+            if scheduled.n == line.n and line.tok:
+                numbers = [number for number, _, _ in scheduled.rows]
+                out = tuple((number, (token,)) for number, token in zip(numbers, line.tok, strict=False))
+                line = msgspec.structs.replace(line, out=out)
             self._move(scheduled, self._clock(scheduled.t))
             if scheduled.n == line.n:
                 if self._knows_all(scheduled):

@@ -86,14 +86,14 @@ class Key(_Line, frozen=True, tag="key"):
 
 
 class Scheduled(_Line, frozen=True, tag="s"):
-    """A step as it was scheduled."""
+    """A step as it was scheduled. `rows` is empty in a line where they go on from the step before's."""
 
     n: int
     t: float
     d: float
-    rows: tuple[tuple[int, int, int], ...]
     run: int
     wait: int
+    rows: tuple[tuple[int, int, int], ...] = ()
     tables: dict[int, tuple[int, ...]] = {}
     more: dict[int, tuple[int, ...]] = {}
     pre: tuple[int, ...] = ()
@@ -101,12 +101,13 @@ class Scheduled(_Line, frozen=True, tag="s"):
 
 
 class Output(_Line, frozen=True, tag="o"):
-    """What came of a step."""
+    """What came of a step. `tok` instead of `out`: a token for each of its rows."""
 
     n: int
     t: float
     d: float
     out: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    tok: tuple[int, ...] = ()
     free: int = 0
     end: tuple[tuple[int, str], ...] = ()
     order: tuple[int, ...] | None = None

@@ -207,7 +207,7 @@ def arrived(number: int, length: int = 3, t: float = 1.0) -> Arrived:
 
 
 def scheduled(step: int, *rows: tuple[int, int, int], wait: int = 0, **more: object) -> Scheduled:
-    return Scheduled(step, float(step), 0.01, rows, len(rows), wait, **more)  # type: ignore[arg-type]
+    return Scheduled(step, float(step), 0.01, len(rows), wait, rows, **more)  # type: ignore[arg-type]
 
 
 def output(step: int, *tokens: tuple[int, int], **more: object) -> Output:
@@ -251,6 +251,26 @@ def test_a_step_scheduled_before_the_last_ones_tokens_are_there() -> None:
     assert first.segments[0].sampled == 50
     assert second.segments[0].token_ids == (50,) and second.segments[0].kind == "decode"
     assert second.start_s >= first.end_s
+
+
+def test_a_step_that_only_goes_on_needs_no_rows() -> None:
+    lines: list[Line] = [
+        HEADER,
+        arrived(0),
+        arrived(1, length=2),
+        scheduled(1, (0, 3, 0), (1, 2, 0), tables={0: (1,), 1: (2,)}),
+        Output(1, 1.5, 0.01, tok=(50, 60), free=5),
+        Scheduled(2, 2.0, 0.01, 2, 0),
+        Scheduled(3, 3.0, 0.01, 2, 0),
+        Output(2, 3.5, 0.01, tok=(51, 61)),
+        Output(3, 4.5, 0.01, tok=(52, 62), order=(1, 0)),
+    ]
+    steps = steps_of(folded(lines, VllmFold()))
+    assert [[(one.token_ids, one.position, one.sampled) for one in step.segments] for step in steps] == [
+        [((10, 11, 12), 0, 50), ((10, 11), 0, 60)],
+        [((50,), 3, 51), ((60,), 2, 61)],
+        [((61,), 3, 62), ((51,), 4, 52)],
+    ]
 
 
 def test_what_comes_while_a_step_runs_waits_behind_the_others() -> None:

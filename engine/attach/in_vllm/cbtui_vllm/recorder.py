@@ -11,12 +11,13 @@ Lines are JSON objects; `k` says which:
             tokens, `table` block ids, `on` whether running), `waiting`; before step `n`
     a       a request arrived: `r` its number in this stream, `id`, `prompt` ids, its parameters
     p       the prompt of a request whose line in a keyframe left it out
-    s       a step was scheduled: `n`, `t` start and `d` duration, `rows` [[r, tokens, first position]…],
+    s       a step was scheduled: `n`, `t` start and `d` duration, `rows` [[r, tokens, first position]…]
+            (none: those of the step before, one more token each),
             `tables` {r: block ids} replaced, `more` {r: block ids} appended, `pre` preempted, `run`, `wait`,
             and `q` [[r, status]…], the first that wait, where that changed; `n` 0: nothing but preemptions
     o       what came of step `n`: `t` when its tokens came, `d` duration of taking them in, `out`
-            [[r, [tokens]]…], `end` [[r, reason]…], `free` blocks, `order` the rows as they really lay in
-            the batch, where that differs; `n` 0: of no step in this stream
+            [[r, [tokens]]…] or `tok`, one token for each of its rows, `end` [[r, reason]…], `free` blocks,
+            `order` the rows as they really lay in the batch, where that differs; `n` 0: of no step here
     f       requests ended from outside: `end`
     cost    every `COST_EVERY` steps: steps, seconds inside these hooks, processor seconds of the thread,
             lines lost and faults, all since the start
@@ -99,6 +100,12 @@ class Recorder:
         self._queue: tuple[object, ...] = ()
         self._num_moved = 0
         self._has_own_reasons = False
+        #: Of the last step: its requests' numbers; where each was fed one token, that, and all computed ones.
+        self._row_numbers: list[int] = []
+        self._counts: dict[str, int] = {}
+        self._computed = 0
+        #: The first step after the last keyframe.
+        self._key_step = 0
         self._order: tuple[list[str], list[int], list[int]] = ([], [], [])
 
     # -- hooks --------------------------------------------------------------------------------
@@ -125,24 +132,20 @@ class Recorder:
         preempted = [self._numbers[one] for one in output.preempted_req_ids or () if one in self._numbers]
         if not counts and not preempted:
             return
-        requests, numbers = scheduler.requests, self._numbers
-        rows = []
-        for request_id, count in counts.items():
-            # vLLM has counted the step's tokens as computed already.
-            rows.append((numbers[request_id], count, requests[request_id].num_computed_tokens - count))
-            if request_id in self._owed:
-                self._owed.discard(request_id)
-                self._put({"k": "p", "r": numbers[request_id], "_": requests[request_id]}, _with_prompt)
+        rows = None
+        if preempted or not self._goes_on(scheduler, output):
+            rows = self._rows_of(scheduler, counts)
         self._steps += bool(counts)
         line: Line = {
             "k": "s",
             "n": self._steps if counts else 0,
             "t": start_s,
             "d": end_s - start_s,
-            "rows": rows,
             "run": len(scheduler.running),
             "wait": self._num_waiting(scheduler),
         }
+        if rows is not None:
+            line["rows"] = rows
         if preempted:
             line["pre"] = preempted
         self._add_tables(line, scheduler, output)
@@ -156,7 +159,7 @@ class Recorder:
         if counts:
             while len(self._in_flight) >= _MOST_IN_FLIGHT:
                 del self._in_flight[next(iter(self._in_flight))]
-            self._in_flight[id(output)] = (self._steps, [row[0] for row in rows])
+            self._in_flight[id(output)] = (self._steps, self._row_numbers)
         self._put(line)
 
     @guarded
@@ -188,7 +191,11 @@ class Recorder:
         if not (number or out or end):
             return
         free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
-        line: Line = {"k": "o", "n": number, "t": start_s, "d": end_s - start_s, "out": out, "free": free}
+        line: Line = {"k": "o", "n": number, "t": start_s, "d": end_s - start_s, "free": free}
+        if number >= self._key_step and not end and _are_one_each(out, rows):
+            line["tok"] = [tokens[0] for _, tokens in out]
+        else:
+            line["out"] = out
         if end:
             line["end"] = end
         if order != rows:
@@ -231,6 +238,36 @@ class Recorder:
             self.is_off = True
             _log.warning("cbtui: %d faults, the recording stops", self.num_faults)
             self._stream.close(0.0)
+
+    def _goes_on(self, scheduler: Any, output: Any) -> bool:
+        """Whether a step feeds those of the step before one more token each, so that nothing needs saying."""
+        counts, requests = output.num_scheduled_tokens, scheduler.requests
+        if (
+            output.scheduled_new_reqs
+            or output.scheduled_cached_reqs.resumed_req_ids
+            or counts != self._counts
+        ):
+            return False
+        total = sum([requests[request_id].num_computed_tokens for request_id in counts])
+        is_next = total == self._computed + len(counts)
+        self._computed = total
+        return is_next
+
+    def _rows_of(self, scheduler: Any, counts: dict[str, int]) -> list[tuple[int, int, int]]:
+        """The rows in full; remembered, if the next step may go on from them."""
+        requests, numbers = scheduler.requests, self._numbers
+        rows = []
+        for request_id, count in counts.items():
+            # vLLM has counted the step's tokens as computed already.
+            rows.append((numbers[request_id], count, requests[request_id].num_computed_tokens - count))
+            if request_id in self._owed:
+                self._owed.discard(request_id)
+                self._put({"k": "p", "r": numbers[request_id], "_": requests[request_id]}, _with_prompt)
+        self._row_numbers = [row[0] for row in rows]
+        # Copied: vLLM goes on with the dictionary.
+        self._counts = dict(counts) if all(count == 1 for count in counts.values()) else {}
+        self._computed = sum(start + count for _, count, start in rows)
+        return rows
 
     # -- lines --------------------------------------------------------------------------------
 
@@ -321,6 +358,7 @@ class Recorder:
                 del line["_"]
             requests.append(line)
         self._waiting, self._queue = self._first_waiting(scheduler), ()
+        self._counts, self._key_step = {}, self._steps + 1
         key: Line = {
             "k": "key",
             "n": self._steps + 1,
@@ -342,6 +380,10 @@ class Recorder:
             "lost": stream.num_lost,
             "faults": self.num_faults,
         }
+
+
+def _are_one_each(out: list[tuple[int, tuple[int, ...]]], rows: list[int]) -> bool:
+    return [number for number, _ in out] == rows and all(len(tokens) == 1 for _, tokens in out)
 
 
 def _queued(scheduler: Any) -> Iterable[Any]:

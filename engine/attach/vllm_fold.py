@@ -197,7 +197,7 @@ class VllmFold:
             submitted.append(self._request_record(line, request))
         if not submitted:
             return []
-        ids = [token for request in submitted for token in request.prompt_token_ids]
+        ids = [token for request in submitted for token in request.prompt_token_ids + request.made_before]
         return self._say(time_s, submitted=tuple(submitted), tokens=self._new_tokens(ids))
 
     def _request_record(self, line: Arrived, request: Followed) -> RequestRecord:
@@ -215,6 +215,7 @@ class VllmFold:
             top_k=max(0, line.top_k),
             top_p=line.top_p,
             priority=line.priority,
+            made_before=line.out,
         )
 
     # -- steps --------------------------------------------------------------------------------

@@ -108,7 +108,9 @@ class RequestStory:
     @property
     def ttft_s(self) -> float | None:
         """Time to first token: arrival to first output token, waiting included."""
-        return self.token_times[0] - self.request.arrival_s if self.token_times else None
+        if self.request.made_before or not self.token_times:
+            return None
+        return self.token_times[0] - self.request.arrival_s
 
     @property
     def e2e_s(self) -> float | None:
@@ -118,9 +120,8 @@ class RequestStory:
     @property
     def tpot_s(self) -> float | None:
         """Time per output token after the first: n tokens have n - 1 gaps; None below two tokens."""
-        if len(self.token_times) < 2:
-            return None
-        return (self.token_times[-1] - self.token_times[0]) / (len(self.token_times) - 1)
+        times = self.token_times[len(self.request.made_before) :]  # of those before, nobody saw when
+        return (times[-1] - times[0]) / (len(times) - 1) if len(times) > 1 else None
 
 
 class Ledger:
@@ -198,6 +199,11 @@ class Ledger:
             story = self.stories[request.request_id] = RequestStory(request, step)
             story.turns.append(Turn("arrived", step, request.arrival_s))
             self.num_requests += 1
+            for token in request.made_before:
+                story.output_token_ids.append(token)
+                story.logprobs.append(None)
+                story.token_steps.append(step)
+                story.token_times.append(request.arrival_s)
 
     def _apply_segments(self, record: StepRecord) -> None:
         for segment in record.segments:

@@ -258,6 +258,8 @@ class Metrics:
             # Asked by step, because the ledger may be ahead of the record: see `copy`.
             story = self._ledger[segment.request_id]
             place = story.token_at(record.step)
+            if place and place == len(story.request.made_before):
+                continue  # when the one before it came nobody saw
             if place:
                 self._itl.append(story.token_times[place] - story.token_times[place - 1])
             elif place == 0:

@@ -175,6 +175,7 @@ class RequestRecord(msgspec.Struct, frozen=True):
     `index` is the arrival number that names its letter. `num_template_tokens` counts the prompt tokens a
     chat template added. `label` is the name a file gave it. The other fields are those of
     `SamplingParams`, and `priority` (lower enters earlier, where the policy looks at it).
+    `made_before`: output tokens it had already made when an observing source first saw it.
     """
 
     request_id: str
@@ -194,6 +195,7 @@ class RequestRecord(msgspec.Struct, frozen=True):
     stop: tuple[str, ...] = ()
     n_logprobs: int = 0
     priority: int = 0
+    made_before: tuple[int, ...] = ()
 
 
 class Admission(msgspec.Struct, frozen=True):

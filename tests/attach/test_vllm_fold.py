@@ -216,11 +216,11 @@ def output(step: int, *tokens: tuple[int, int], **more: object) -> Output:
 
 
 def test_a_reader_that_comes_late_begins_with_a_keyframe() -> None:
-    running = Arrived(9.0, 4, "r4", 3, 9, (10, 11, 12), at=5, out=(20, 21, 22), on=True, table=(1, 2))
-    waiting = Arrived(9.0, 5, "r5", 2, 9, (30, 31))
+    running = Arrived(7.9, 4, "r4", 3, 9, (10, 11, 12), at=5, out=(20, 21, 22), on=True, table=(1, 2))
+    waiting = Arrived(7.9, 5, "r5", 2, 9, (30, 31))
     lines: list[Line] = [
         HEADER,
-        Key(8, 9.0, (running, waiting), ((5, "WAITING"),), 1),
+        Key(8, 7.9, (running, waiting), ((5, "WAITING"),), 1),
         scheduled(8, (4, 1, 5), wait=1),
         output(8, (4, 23)),
         scheduled(9, (4, 1, 6), (5, 2, 0), tables={5: (3,)}, q=()),
@@ -234,7 +234,13 @@ def test_a_reader_that_comes_late_begins_with_a_keyframe() -> None:
     assert first.events.admitted[0].num_cached_tokens == 0  # it was fed before: no prefix hit
     assert [one.request_id for one in first.waiting] == ["r5"]
     assert second.segments[1].kind == "prefill"
-    told(records)
+    ledger, metrics = told(records)
+    story = ledger["r4"]
+    assert story.output_token_ids == [20, 21, 22, 23, 24]
+    # When its first tokens came nobody saw: no figure is made of that.
+    assert story.ttft_s is None and story.tpot_s == pytest.approx(1.0)
+    assert metrics.snapshot().ttft_p50_s == pytest.approx(ledger["r5"].ttft_s)
+    assert metrics.snapshot().itl_p50_s == pytest.approx(1.0)
 
 
 def test_a_step_scheduled_before_the_last_ones_tokens_are_there() -> None:

@@ -37,15 +37,17 @@ def keep(command: list[str]) -> int:
         ready, _, _ = select.select([0], [], [], _LOOK_S)
         if ready and not os.read(0, 4096):
             _signal(child.pid, signal.SIGTERM)
+            _await_end(child)
             break
-    deadline = time.monotonic() + GRACE_S
-    while _is_alive(child) and time.monotonic() < deadline:
-        if child.poll() is not None and not ready:
-            break  # it ended by itself: nothing of it has a reason to stay
-        time.sleep(_LOOK_S / 4)
-    _signal(child.pid, signal.SIGKILL)
+    _signal(child.pid, signal.SIGKILL)  # whoever is left: of a command that ended by itself, too
     code = child.wait()
     return 128 - code if code < 0 else code
+
+
+def _await_end(child: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + GRACE_S
+    while _is_alive(child) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S / 4)
 
 
 def _is_alive(child: subprocess.Popen[bytes]) -> bool:

@@ -306,14 +306,16 @@ class Prompts:
         return refusal
 
     async def _pieces(self, response: httpx2.Response, say: Callable[[object], None]) -> None:
-        number = 0
-        async for line in response.aiter_lines():
-            if len(line) > _LINE_MOST:
+        number, rest = 0, b""
+        async for chunk in response.aiter_bytes():
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > _LINE_MOST:
                 raise BadAnswer("the server's answer has a line without end")
-            if (data := data_of(line)) is not None:
-                piece = read_piece(data, number)
-                number += len(piece.tokens)
-                say(piece)
+            for line in lines:
+                if (data := data_of(line.decode("utf-8", "replace"))) is not None:
+                    piece = read_piece(data, number)
+                    number += len(piece.tokens)
+                    say(piece)
 
 
 async def _refusal(response: httpx2.Response) -> str:

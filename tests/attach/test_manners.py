@@ -121,6 +121,7 @@ def test_a_server_that_dislikes_extra_fields_is_asked_in_the_standards_own() -> 
         ([b"data: {\n\n"], "not JSON"),
         ([b'data: {"error": {"message": "out of memory"}}\n\n'], "out of memory"),
         ([], "without a reason"),
+        ([b"data: " + b"x" * (1 << 22), b"x" * 100], "a line without end"),
     ],
 )
 def test_a_prompt_the_server_does_not_answer_ends_with_the_cause(answer: object, words: str) -> None:

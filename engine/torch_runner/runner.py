@@ -11,6 +11,7 @@ import dataclasses
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import torch
@@ -36,6 +37,7 @@ from engine.step.plan import Plan, PlanRow, Reply, SampledToken
 from engine.torch_runner.arena import KVArena
 from engine.torch_runner.encoding import encode
 from engine.torch_runner.exact import ExactStep
+from engine.torch_runner.files import LoadedFiles, weight_files
 from engine.torch_runner.load import LoadedModel, LoadOptions, adopt_model, load_model
 from engine.torch_runner.plain import PlainSequence, judge
 from engine.torch_runner.replay import STEPS_TO_TRUST
@@ -68,6 +70,8 @@ class TorchRunner:
         self._arenas: dict[int, KVArena] = {}
         #: None where the number of threads is given, or does not matter.
         self._threads: ThreadChooser | None = None
+        #: Those the weights may still be read from.
+        self._files = LoadedFiles(())
         #: The sequence under check, as far as it was fed.
         self._plain: PlainSequence | None = None
         self._epoch = 0
@@ -131,6 +135,8 @@ class TorchRunner:
         arena = self._arenas.get(plan.arena_id)
         if arena is None:
             raise RunnerError(f"arena {plan.arena_id} is not open")
+        if (written := self._files.changed()) is not None:
+            raise RunnerDied(f"the model's file {written.name} was written to while it was in use")
         causal = loaded.causal
         try:
             with torch.inference_mode():
@@ -214,6 +220,7 @@ class TorchRunner:
 
     def close(self) -> None:
         self._closed = True
+        self._files.close()
         self._plain = None
         self._arenas.clear()
 
@@ -224,6 +231,8 @@ class TorchRunner:
         else:
             if not isinstance(source, ResolvedModel):
                 source = resolve(source, self._progress)
+            if source.kind == "folder":
+                self._files = LoadedFiles(weight_files(Path(source.path)))
             loaded = load_model(source, options, self._progress)
         if loaded.info.exact or loaded.causal.device.type != "cpu":
             return loaded

@@ -233,12 +233,15 @@ def test_a_lesson_on_the_loaded_model_has_the_same_stops_as_on_the_toy(number: i
     drive(feeder, script)
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_a_lesson_says_so_while_its_model_is_made_ready(number: int) -> None:
+def test_every_lesson_says_so_while_its_model_is_made_ready() -> None:
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
-        await pilot.press("escape", "l", str(number), "m")
-        said = " ".join(plain(line) for line in app.screen.query_one(LessonWords).visible_lines())
-        assert "SmolLM2-135M-Instruct is being made ready" in said
+        await pilot.press("escape", "l", "1", "m")
+        for number in NUMBERS:
+            await pilot.pause()
+            assert isinstance(app.screen, LessonScreen) and app.screen.number == number
+            said = " ".join(plain(line) for line in app.screen.query_one(LessonWords).visible_lines())
+            assert "SmolLM2-135M-Instruct is being made ready" in said
+            await pilot.press("n")
 
     drive(ready(), script)
 

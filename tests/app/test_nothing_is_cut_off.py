@@ -17,8 +17,8 @@ from engine.stream.records import Record
 from tests.app.race_track import Track
 from tests.app.replay import Feeder, drive, fake_records, later, traced_records
 
-SIZES = ((200, 60), (160, 50), (120, 40), (80, 24), (60, 18))
-FEWER = ((160, 50), (80, 24), (60, 18))
+SIZES = ((160, 50), (120, 40), (80, 24), (60, 18))
+FEWER = ((80, 24), (60, 18))
 
 
 @cache

@@ -12,6 +12,7 @@ from cbtui.racing.setup import pairs
 from cbtui.racing.words import commentary, sentence, verdict
 from cbtui.screens.confirm import AskScreen
 from cbtui.screens.race import RaceScreen
+from cbtui.widgets.prompt_bar import PromptBar
 from engine.config import EngineConfig
 from engine.live.commands import Close, Command, Pause, PromptRequest, Resume, SetSpeed, Step
 from engine.live.guest import Lend
@@ -273,5 +274,18 @@ def test_a_race_of_many_says_which_it_takes() -> None:
         await pilot.press("escape", "r")
         question = str(app.screen.query_one(".question").content)  # type: ignore[attr-defined]
         assert question.startswith("The newest 64 of the 70 requests so far in two modes")
+
+    drive(feeder, script)
+
+
+def test_where_there_is_no_model_of_its_own_a_race_says_so_and_lessons_have_the_toy() -> None:
+    feeder = ready(is_recording=True)
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "r")
+        assert app.screen is app.main
+        assert app.main.query_one(PromptBar).notice.startswith("a race needs a model of its own")
+        await pilot.press("l")
+        assert "on a toy model: your own engine" in str(app.screen.query_one(".question").content)  # type: ignore[attr-defined]
 
     drive(feeder, script)

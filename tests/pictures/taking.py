@@ -15,7 +15,7 @@ from cbtui.following.pace import Pace
 from cbtui.options import LaunchOptions
 
 #: Seconds a model may take to load, and a run to end.
-PATIENCE_S = 300.0
+PATIENCE_S = 900.0
 
 
 class Screen:
@@ -29,6 +29,11 @@ class Screen:
     def step(self) -> int:
         """The last finished step that the screen knows of."""
         return self._app.main.follower.state.step
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait."""
+        return self._app.main.follower.state.waiting_count
 
     @property
     def status(self) -> str:

@@ -145,10 +145,13 @@ class EngineLoop:
         """A turn; a fault in it costs the requests there are, not the engine's thread.
 
         Raises:
+            RunnerError: the runner was closed under way: the program ends.
             Exception: a fault while there is no engine, or none that could run.
         """
         try:
             self._turn()
+        except RunnerError:
+            raise
         except Exception as exc:
             if self.engine is None or self._model.failure is not None:
                 raise

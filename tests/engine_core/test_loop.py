@@ -355,6 +355,19 @@ def test_a_second_fault_soon_after_is_a_failure_and_a_restart_goes_on() -> None:
     assert ends == {"r0": "error", "r1": "error", "r2": "length"}
 
 
+def test_a_runner_that_was_closed_under_way_is_no_fault_of_the_engine() -> None:
+    class Closed(FakeRunner):
+        def run(self, plan: Plan) -> Reply:
+            raise RunnerError("the runner is closed")
+
+    desk = Desk(Closed())
+    desk.commands.put(prompts("ab"))
+    desk.loop._guarded_turn()
+    with pytest.raises(RunnerError):
+        desk.loop._guarded_turn()
+    assert not [f for r in desk.history.since(0)[1] for f in r.events.finished]
+
+
 def test_a_fault_nothing_can_be_saved_from_is_published_and_the_runner_closed() -> None:
     runner = Broken()
     desk = Desk(runner, started=False)

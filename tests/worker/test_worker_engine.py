@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 
 from engine.config import EngineConfig
@@ -60,3 +61,20 @@ def test_a_killed_worker_changes_no_output_that_goes_on(make_worker: Make) -> No
     assert len(whole) >= 3
     assert all(undisturbed[request_id] == ids for request_id, ids in whole.items())
     assert all(undisturbed[request_id][: len(ids)] == ids for request_id, ids in survived.items())
+
+
+def test_a_worker_that_was_stopped_and_goes_on_in_time_changes_nothing(make_worker: Make) -> None:
+    undisturbed = outputs(make_worker(factory="tests.worker.fake_models:slow_fake"))
+    runner = make_worker(factory="tests.worker.fake_models:slow_fake")
+
+    def stop_and_go_on(history: History) -> None:
+        until(lambda: history.total > 20)
+        assert runner.pid is not None
+        os.kill(runner.pid, signal.SIGSTOP)
+        before = history.total
+        time.sleep(0.3)
+        assert history.total <= before + 1
+        os.kill(runner.pid, signal.SIGCONT)
+
+    assert outputs(runner, stop_and_go_on) == undisturbed
+    assert runner.epoch == 1

@@ -33,8 +33,9 @@ lint: .venv/.installed
 	$(PY) -m mypy
 	.venv/bin/lint-imports --no-logo
 
+# A file's tests stay together: what they share (a loaded model, a recorded run) is made once.
 test: setup lint
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2 --dist loadfile
 
 test-long: setup
 	$(PY) -m pytest -m long

@@ -123,7 +123,13 @@ def test_any_output_encoding_will_do(encoding: str):
 def test_control_c_at_the_real_command():
     words, environment = command("run")
     process = subprocess.Popen(
-        words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        words,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # Tests that a script runs in the background inherit a SIGINT that is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     time.sleep(1.5)  # it waits for prompts
     process.send_signal(signal.SIGINT)

@@ -34,7 +34,7 @@ def test_a_first_session(default_model_path: Path) -> None:
         terminal.wait_for("continuous → static")
         terminal.press("f8")
         terminal.wait_for(rf"step {paused_at + 2}\b")
-        terminal.wait_for(r"continuous → static, draining 2")
+        terminal.wait_for(r"continuous → static when 2 have ended")
         terminal.wait_for(r"Rectangle \[2, 1\]")
         terminal.press("up")
         terminal.wait_for("› +Name a colour")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
@@ -148,7 +149,9 @@ def test_l_lists_the_lessons_and_space_leads_through_one() -> None:
     drive(feeder, script)
 
 
-def test_steps_again_other_lessons_and_back() -> None:
+def test_steps_again_other_lessons_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where the picture goes
+
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
         await pilot.press("escape", "l", "1", "s", "s")
         screen = app.screen
@@ -157,7 +160,7 @@ def test_steps_again_other_lessons_and_back() -> None:
         await pilot.press("r")
         assert steps(screen.play) == [0]
         await pilot.press("p")
-        assert app.screen is screen
+        assert app.screen is screen and [path.name for path in tmp_path.iterdir()] == ["cbtui-step-0.svg"]
         await pilot.press("n")
         assert isinstance(app.screen, LessonScreen) and app.screen.number == 2
         await pilot.press("escape")

@@ -119,6 +119,17 @@ class Terminal:
                 break
         raise AssertionError(f"not seen within {timeout_s} s: {pattern}\n{self.text}")
 
+    def wait_until_gone(self, text: str, timeout_s: float = 60.0) -> None:
+        """Read until the screen no longer shows `text`.
+
+        Raises:
+            AssertionError: it still does; the message is the screen.
+        """
+        deadline = time.monotonic() + timeout_s
+        while text in self.text:
+            assert time.monotonic() < deadline, f"still there after {timeout_s} s: {text}\n{self.text}"
+            self._read(0.1)
+
     def wait_for_end(self, timeout_s: float = 10.0) -> int:
         """Read until the program has ended; its exit code."""
         deadline = time.monotonic() + timeout_s

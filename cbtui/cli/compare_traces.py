@@ -46,12 +46,16 @@ def compare_traces(files: Sequence[str], *, as_json: bool) -> int:
         CommandError, TraceError, ValueError: there is nothing to compare.
     """
     traces = [read_recording(Path(os.path.expanduser(file))) for file in files]
-    broken = 0
+    broken = False
     for file, trace in zip(files, traces, strict=True):
+        complaints = Complaints(file)
         if trace.error:
-            complaints = Complaints(file)
             complaints.add(f"{trace.error}; what stands before is compared")
-            broken += complaints.count
+        elif left := _unfinished(trace):
+            complaints.add(
+                f"it ends with {left:,} of its requests unfinished, so it was cut short; what is there counts"
+            )
+        broken = broken or bool(trace.error)
         if not any(isinstance(record, StepRecord) for record in trace.records):
             raise CommandError(f"{file} holds no step")
     names = _names(files, traces)
@@ -71,6 +75,12 @@ def compare_traces(files: Sequence[str], *, as_json: bool) -> int:
     kinds = layer_kinds(first.header.layer_windows)
     show(comparison, records, as_json=as_json, summaries=summaries, kinds=kinds)
     return 1 if broken or comparison.verdict in FAULTS else 0
+
+
+def _unfinished(trace: Trace) -> int:
+    """Requests that came and never ended: cut off between two lines, a trace shows it in nothing else."""
+    came = {request.request_id for record in trace.records for request in record.events.submitted}
+    return len(came - {finish.request_id for record in trace.records for finish in record.events.finished})
 
 
 def _mode(trace: Trace) -> str:

@@ -61,6 +61,14 @@ def test_a_broken_trace_is_compared_as_far_as_it_goes(cbtui: Cbtui, tmp_path: Pa
     assert ended.code == 1 and "line 4: the trace is cut off here" in ended.err
 
 
+def test_a_trace_cut_off_between_two_lines_is_not_taken_for_whole(cbtui: Cbtui, tmp_path: Path) -> None:
+    path = tmp_path / "a.trace"
+    cbtui("run", "--record", str(path), "--raw", "--max-tokens", "9", stdin=b"The\nso\n")
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:4]))
+    ended = cbtui("compare", str(path), "--json")
+    assert ended.code == 0 and "ends with 2 of its requests unfinished, so it was cut short" in ended.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

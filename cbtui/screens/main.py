@@ -118,7 +118,9 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
         key = is_recorded, panel.depends(frame)
         if self._drawn.get(panel.id) != key:
             self._drawn[panel.id] = key
-            widget.border_subtitle = RECORDED if is_recorded else None
+            # Also where it is the same as before, setting it has the whole panel painted again.
+            if (widget.border_subtitle is not None) != is_recorded:
+                widget.border_subtitle = RECORDED if is_recorded else None
             panel.show(widget, frame)
 
     def _show_twin(self, frame: Frame) -> None:

@@ -137,6 +137,8 @@ class KeyBar(LinesView, can_focus=False):
         self._is_typing = True
         self._is_paused = False
         self._is_live = True
+        #: What the lines drawn depend on.
+        self._made_for: tuple[object, ...] = ()
 
     def show(self, frame: Frame) -> None:
         """Draw a frame."""
@@ -159,6 +161,12 @@ class KeyBar(LinesView, can_focus=False):
         self._redraw()
 
     def _redraw(self) -> None:
+        now = (
+            self._keys, self._is_typing, self._is_paused, self._is_live, self.line_width, self.num_visible
+        )  # fmt: skip
+        if now == self._made_for:
+            return
+        self._made_for = now
         made = self._made()
         self.draw(len(made), lambda y, _: made[y].line if y < len(made) else ())
 

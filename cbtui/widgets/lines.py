@@ -11,7 +11,7 @@ from collections.abc import Callable
 from rich.segment import Segment
 from rich.style import Style
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
@@ -64,6 +64,8 @@ class LinesView(ScrollView):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._make: LineMaker = _nothing
+        #: Lines there are, those beyond the window too.
+        self.count = 0
         self._lines: dict[int, Line] = {}
         self._strips: dict[int, Strip] = {}
         self._styles_by_name: dict[str, Style] = {}
@@ -90,17 +92,25 @@ class LinesView(ScrollView):
 
     def draw(self, count: int, make: LineMaker) -> None:
         """Show `count` lines made by `make`; refreshes only the visible lines that differ."""
-        self._make = make
-        if self.virtual_size.height != count:
-            self.virtual_size = Size(0, count)
+        self._make, self.count = make, count
+        self._fit()
         self._renew()
+
+    def _fit(self) -> None:
+        """What fits has no extent: each new one would lay the whole screen out again."""
+        extent = Size(0, self.count if self.count > self.num_visible else 0)
+        if self.virtual_size != extent:
+            self.virtual_size = extent
 
     def title(self, text: str) -> None:
         """Set the border title; nothing happens when it is the same."""
         text = self.title_prefix + text
         if text != self._title:
             self._title = text
-            self.border_title = Content(text)
+            # Set the usual way, a title has the whole panel painted again, at nearly every step.
+            self._border_title = Content(text)
+            x, y = self.content_offset
+            self.refresh(Region(-x, -y, self.outer_size.width, 1))
 
     def visible_lines(self) -> list[Line]:
         """The lines on screen as last drawn."""
@@ -109,7 +119,7 @@ class LinesView(ScrollView):
     # -- drawing ------------------------------------------------------------------------------
 
     def _renew(self) -> None:
-        width, first, count = self.line_width, self.first_line, self.virtual_size.height
+        width, first, count = self.line_width, self.first_line, self.count
         visible = range(first, first + self.num_visible)
         for y in [y for y in self._lines if y not in visible]:
             del self._lines[y]
@@ -129,7 +139,7 @@ class LinesView(ScrollView):
         if strip is None or strip.cell_length != width:
             line = self._lines.get(number)
             if line is None:
-                line = self._make(number, width) if number < self.virtual_size.height else ()
+                line = self._make(number, width) if number < self.count else ()
                 self._lines[number] = line
             strip = self._strips[number] = self._strip(line, width)
         return strip
@@ -187,6 +197,7 @@ class LinesView(ScrollView):
         """Lines depend on the width."""
         self._lines.clear()
         self._strips.clear()
+        self._fit()
         self._renew()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:

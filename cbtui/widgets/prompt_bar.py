@@ -209,7 +209,9 @@ class PromptBar(Horizontal):
     def show_chat(self, is_on: bool, is_possible: bool) -> None:
         """Say whether prompts go through the chat template."""
         chip = self.query_one("#chat-chip", Chip)
-        chip.update(Content("chat" if is_on and is_possible else "raw"), layout=False)
+        text = "chat" if is_on and is_possible else "raw"
+        if str(chip.content) != text:
+            chip.update(Content(text), layout=False)
         chip.tooltip = (
             "Prompts go through the model's chat template, or as they stand: c"
             if is_possible

@@ -51,8 +51,12 @@ class WindowView(LinesView):
         raise NotImplementedError
 
     def extent(self, columns: int, lines: int) -> None:
-        """How far the picture scrolls: `columns` × `lines` beyond nothing, headings included."""
-        size = Size(columns, lines)
+        """How far the picture scrolls: `columns` × `lines` beyond nothing, headings included.
+
+        What fits has no extent: each new one would lay the whole screen out again.
+        """
+        room = self.scrollable_content_region
+        size = Size(columns if columns > room.width else 0, lines if lines > room.height else 0)
         if self.virtual_size != size:
             self.virtual_size = size
 

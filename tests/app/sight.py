@@ -28,13 +28,13 @@ def _of_view(view: LinesView) -> list[str]:
     if isinstance(view, WindowView):
         lines = view.visible_lines()  # cut with a sign where they are too long
     else:
-        lines = [view._make(y, view.line_width) for y in range(view.virtual_size.height)]
+        lines = [view._make(y, view.line_width) for y in range(view.count)]
         lines += view.visible_lines()
     name = view.id or type(view).__name__
     found = [f"{name} ({visible} cells): {plain(line)}" for line in lines if line_width(line) > visible]
     cannot_scroll = view.styles.overflow_y == "hidden"
-    if cannot_scroll and view.virtual_size.height > view.num_visible:
-        below = [plain(line) for line in lines[view.num_visible : view.virtual_size.height]]
+    if cannot_scroll and view.count > view.num_visible:
+        below = [plain(line) for line in lines[view.num_visible : view.count]]
         found.append(f"{name} has no room for {below}")
     return found
 

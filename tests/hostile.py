@@ -20,7 +20,9 @@ HOSTILE = (
 )
 
 #: Any text, with more of what terminals act on than chance would bring.
-hostile_text = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=12), min_size=1, max_size=3).map("".join)
+hostile_text = st.lists(
+    st.sampled_from(HOSTILE) | st.text(min_size=1, max_size=12), min_size=1, max_size=3
+).map("".join)
 
 
 def orders(text: str) -> str:

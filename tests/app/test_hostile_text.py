@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from replay import MODEL, Feeder, drive, state_after
+from test_app_strange import records_of
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
@@ -40,8 +41,6 @@ def nothing_is_an_order(app: CbtuiApp) -> None:
 
 def hostile_records(texts: tuple[str, ...]) -> list[Record]:
     """A run in which prompts, labels, tokens and causes are hostile."""
-    from test_app_strange import records_of
-
     changed: list[Record] = []
     for record in records_of(list(texts), steps=4):
         plain = msgspec.to_builtins(record)

@@ -49,7 +49,7 @@ _ABSENT = (
     ("requests", "its metrics count requests and name none"),
     ("prompt_tokens", "its metrics tell no tokens"),
     ("output_tokens", "its metrics tell no tokens of other clients' requests"),
-    ("logprobs", "its metrics tell none of other clients' requests"),
+    ("logprobs", "its metrics tell none; those of prompts sent from here are not asked for"),
     ("budget", "its metrics do not tell max_num_batched_tokens"),
     ("blocks", "its metrics tell no block tables"),
     ("waiting_requests", "its metrics count who waits and name nobody"),
@@ -102,7 +102,9 @@ class VllmSource:
         scrape = self._scrape()
         model, length = self._model()
         if self._prompts is None:
-            self._prompts = Prompts(self._address, self._key, model, None, self._now, self._indices)
+            # No logprobs: the first ones asked for cost a vLLM on the CPU seconds of compiling, and with
+            # it everyone who is served.
+            self._prompts = Prompts(self._address, self._key, model, None, self._now, self._indices, n_top=0)
         was = self._before
         if was and was.num_steps and scrape.num_steps and scrape.num_steps > was.num_steps:
             self._records.missed(scrape.num_steps - was.num_steps)

@@ -126,4 +126,5 @@ def test_prompts_sent_from_here_are_in_the_steps_that_made_their_tokens() -> Non
     assert [segment.kv_len for step in steps for segment in step.segments] == [4, 5, 6]
     assert len(steps) == 3 and {"steps", "times"} <= set(steps[0].inferred)
     assert set(steps[0].segments[0].token_ids) == {UNKNOWN_TOKEN}
+    assert not {"logprobs", "top_logprobs"} & set(sent[0]), "asked for, they cost the server a compilation"
     assert sent[0]["model"] and sent[0]["prompt"] == "Count" and sent[0]["max_tokens"] == 3

@@ -15,7 +15,7 @@ from cbtui.cli.attach_command import attach
 from cbtui.cli.bench import bench
 from cbtui.cli.compare_command import compare
 from cbtui.cli.doctor_command import doctor
-from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Mode, SamplingOptions, Verify
+from cbtui.cli.engine_options import EngineOptions, MaxTokens, Mode, Raw, SamplingOptions, Verify
 from cbtui.cli.export_command import export
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
 from cbtui.cli.help import EXIT_CODES, HEADLESS, HELP, MACHINE, SCREEN, Command, Group
@@ -26,7 +26,17 @@ from cbtui.cli.option_groups import with_groups
 from cbtui.cli.replay_command import replay
 from cbtui.cli.run_command import run
 from cbtui.cli.screen_files import screen_workload, with_bad
-from cbtui.cli.screen_options import Paused, Speed, Theme, need_terminal, steps_per_s, theme_named
+from cbtui.cli.screen_options import (
+    History,
+    Paused,
+    Speed,
+    Stories,
+    Theme,
+    TypedMaxTokens,
+    need_terminal,
+    steps_per_s,
+    theme_named,
+)
 from cbtui.cli.serve_command import PASSES_ON, serve
 from cbtui.cli.settings_command import settings
 from cbtui.cli.vllm_options import ENGINES, EngineName, Vllm, VllmArguments, vllm_serve
@@ -91,31 +101,15 @@ def launch(
     speed: Speed = "8",
     paused: Paused = False,
     demo: Annotated[bool, typer.Option("--demo", help="Begin with the tutorial's six requests.")] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Continue prompts; no chat template.")] = False,
+    raw: Raw = False,
     record: Record = None,
     metrics: Metrics = None,
-    history: Annotated[
-        int,
-        typer.Option(
-            min=10, max=10_000_000, metavar="N", help="Steps kept to look back at; about 7 KB each."
-        ),
-    ] = 10_000,
-    stories: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Finished requests kept, with their texts and times.")
-    ] = 5_000,
+    history: History = 10_000,
+    stories: Stories = 5_000,
     theme: Theme = None,
     limit: Limit = None,
     arrivals: Arrivals = None,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=2_147_483_647,
-            metavar="N",
-            help="Output tokens of a typed prompt (64), and of a FILE's at most.",
-            rich_help_panel=SAMPLING,
-        ),
-    ] = None,
+    max_tokens: TypedMaxTokens = None,
     sampling: SamplingOptions,
     mode: Mode = "continuous",
     verify: Verify = False,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cbtui.cli.engine_options import SAMPLING, SamplingOptions
+from cbtui.cli.engine_options import Raw, SamplingOptions
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
-from cbtui.cli.screen_options import Paused, Theme
+from cbtui.cli.screen_options import History, Paused, Stories, Theme, TypedMaxTokens
 
 if TYPE_CHECKING:
     from engine.attach.address import Key
@@ -49,27 +49,15 @@ def attach(
     ask_key: Annotated[
         bool, typer.Option("--ask-key", help="Ask for an API key. Default: $CBTUI_API_KEY, $OPENAI_API_KEY.")
     ] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Continue prompts; no chat template.")] = False,
+    raw: Raw = False,
     record: Record = None,
-    history: Annotated[
-        int, typer.Option(min=10, metavar="N", help="Steps kept to look back at; about 7 KB each.")
-    ] = 10_000,
-    stories: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Finished requests kept, with their texts and times.")
-    ] = 5_000,
+    history: History = 10_000,
+    stories: Stories = 5_000,
     theme: Theme = None,
     vllm_line: VllmLine = False,
     limit: Limit = None,
     arrivals: Arrivals = None,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Output tokens of a typed prompt (64), and of a FILE's at most.",
-            rich_help_panel=SAMPLING,
-        ),
-    ] = None,
+    max_tokens: TypedMaxTokens = None,
     sampling: SamplingOptions,
 ) -> int:
     """Watch a server that runs elsewhere; it stays as it is.

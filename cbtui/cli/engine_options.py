@@ -34,6 +34,7 @@ Verify = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+Raw = Annotated[bool, typer.Option("--raw", help="Continue prompts; no chat template.")]
 MaxTokens = Annotated[
     int | None,
     typer.Option(

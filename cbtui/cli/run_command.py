@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Mode, SamplingOptions, Verify
+from cbtui.cli.engine_options import SAMPLING, EngineOptions, MaxTokens, Mode, Raw, SamplingOptions, Verify
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
 from cbtui.cli.metrics_option import Metrics
 from cbtui.cli.model_options import Json, Model, RunsOn
@@ -32,7 +32,7 @@ def run(
         ),
     ] = None,
     as_json: Json = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Continue prompts; no chat template.")] = False,
+    raw: Raw = False,
     record: Record = None,
     metrics: Metrics = None,
     limit: Limit = None,

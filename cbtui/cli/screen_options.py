@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cbtui.cli.completions import themes
+from cbtui.cli.engine_options import SAMPLING
 from cbtui.serving.leash import is_served
 
 Speed = Annotated[str, typer.Option(metavar="N|max", help="Steps a second at most, or as fast as it can.")]
@@ -15,6 +16,26 @@ Paused = Annotated[bool, typer.Option("--paused", help="Start paused.")]
 Theme = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="dark, light or high-contrast.", autocompletion=themes),
+]
+History = Annotated[
+    int,
+    typer.Option(min=10, max=10_000_000, metavar="N", help="Steps kept to look back at; about 7 KB each."),
+]
+Stories = Annotated[
+    int,
+    typer.Option(
+        min=0, max=10_000_000, metavar="N", help="Finished requests kept, with their texts and times."
+    ),
+]
+TypedMaxTokens = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=2_147_483_647,
+        metavar="N",
+        help="Output tokens of a typed prompt (64), and of a FILE's at most.",
+        rich_help_panel=SAMPLING,
+    ),
 ]
 
 

@@ -31,8 +31,8 @@ Vllm = Annotated[
 VllmArguments = Annotated[list[str] | None, typer.Option("--vllm-argument", hidden=True)]
 #: Options of `launch` that mean something with any engine; the others are this engine's own.
 _COMMON = frozenset(
-    "file engine_name vllm vllm_arguments paused demo raw record metrics history theme limit arrivals "
-    "max_tokens temperature top_k top_p stop".split()
+    "file engine_name vllm vllm_arguments paused demo raw record metrics history stories theme limit "
+    "arrivals max_tokens temperature top_k top_p stop".split()
 )
 #: What vLLM calls it.
 _THERE = {

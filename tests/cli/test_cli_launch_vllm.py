@@ -38,13 +38,14 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[LaunchOptions]:
 
 
 def test_what_stands_behind_the_dashes_is_vllms(executable: str, opened: list[LaunchOptions]) -> None:
-    arguments = ["launch", "--engine", "vllm", "--vllm", executable, "--raw", "--demo", "--"]
+    arguments = ["launch", "--engine", "vllm", "--vllm", executable, "--raw", "--demo"]
+    arguments += ["--history", "20", "--stories", "7", "--"]
     theirs = ["org/model", "--max-num-seqs", "3", "--tensor-parallel-size=2", "-q", "a b"]
     assert run(arguments + theirs) == 0
     (options,) = opened
     assert options.vllm is not None and options.vllm.executable == executable
     assert options.vllm.arguments == tuple(theirs)
-    assert options.raw and options.demo
+    assert options.raw and options.demo and (options.history, options.stories) == (20, 7)
 
 
 def test_without_a_model_it_serves_the_default_one(

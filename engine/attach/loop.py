@@ -40,6 +40,7 @@ from engine.live.commands import (
 )
 from engine.live.guest import Lend
 from engine.live.load import StartLoad, StopLoad
+from engine.live.pace import Pace
 from engine.live.standing import config_of, standing_after
 from engine.live.state import EngineState, Failure, Rejection, Status
 from engine.runner import Loading
@@ -81,7 +82,7 @@ class AttachLoop:
         self._commands = commands
         self._mailbox = mailbox
         self._history = history
-        self._paused = paused
+        self._pace = Pace(paused)
         self._now_s = now_s
         self._opened: Opened | None = None
         self._config = EngineConfig()
@@ -94,12 +95,9 @@ class AttachLoop:
         self._tries = 0
         self._retry_at = 0.0
         self._held: deque[Record] = deque()
-        self._steps_left = 0
-        self._until: RunUntil | None = None
         self._last: StepRecord | None = None
         self._late: list[QuietRecord] = []
         self._rejection: Rejection | None = None
-        self._version = 0
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Block until `Close` comes or `should_stop()`."""
@@ -190,7 +188,7 @@ class AttachLoop:
 
     def _show(self) -> None:
         """Append what is not held back; of that, no more than the history could keep."""
-        while self._held and (not self._is_standing or len(self._held) > self._history.limit):
+        while self._held and (not self._pace.is_standing or len(self._held) > self._history.limit):
             record = self._held.popleft()
             self._history.append(record)
             if isinstance(record, QuietRecord):
@@ -198,13 +196,9 @@ class AttachLoop:
             else:
                 self._last, self._late = record, []
                 self._config = config_of(record, self._config)
-                self._steps_left = max(0, self._steps_left - 1)
-            if self._until is not None and self._until.is_reached(record, is_drained=self._is_drained):
-                self._paused, self._until = True, None
-
-    @property
-    def _is_standing(self) -> bool:
-        return self._paused and not self._steps_left
+                self._pace.step_taken()
+            if self._pace.is_awaiting:
+                self._pace.stops_after(record, is_drained=self._is_drained)
 
     @property
     def _is_drained(self) -> bool:
@@ -215,15 +209,8 @@ class AttachLoop:
 
     def _apply(self, command: Command) -> None:
         match command:
-            case Pause():
-                self._paused, self._steps_left, self._until = True, 0, None
-            case Resume():
-                self._paused, self._steps_left, self._until = False, 0, None
-            case Step(count):
-                self._paused, self._until = True, None
-                self._steps_left += count
-            case RunUntil():
-                self._paused, self._steps_left, self._until = False, 0, command
+            case Pause() | Resume() | Step() | RunUntil():
+                self._pace.apply(command)
             case Close():
                 self._is_closed = True
             case Restart():
@@ -251,29 +238,23 @@ class AttachLoop:
             self._reject(str(exc))
 
     def _reject(self, message: str) -> None:
-        self._rejection = Rejection(self._rejection.number + 1 if self._rejection else 1, message)
+        self._rejection = Rejection.after(self._rejection, message)
 
     # -- out ----------------------------------------------------------------------------------
 
     def _publish(self) -> None:
         """Publish how things stand, if that is news."""
-        state = self._state()
-        before = self._mailbox.latest()
-        if self._version and msgspec.structs.asdict(state) == msgspec.structs.asdict(before):
-            return
-        self._version += 1
-        self._mailbox.publish(msgspec.structs.replace(state, version=self._version))
+        self._mailbox.publish_if_news(self._state())
 
     def _state(self) -> EngineState:
         last, now, opened = self._last, standing_after(self._last, self._late), self._opened
-        is_silent = self._is_standing or (self._is_lost and self._starting is None)
+        is_silent = self._pace.is_standing or (self._is_lost and self._starting is None)
         queue = None if is_silent else self._source.queue()
         queue = queue or Queue(waiting_count=now.waiting_count, waiting=now.waiting)
         return EngineState(
-            version=self._version,
             status=self._status(bool(now.slots or queue.waiting_count or queue.arriving)),
-            paused=self._paused,
-            until=self._until.words if self._until else "",
+            paused=self._pace.is_paused,
+            until=self._pace.until,
             loading=self._loading(),
             failure=self._failure,
             model=opened.info if opened else None,
@@ -303,6 +284,6 @@ class AttachLoop:
             return "failed"
         if self._opened is None or self._starting is not None:
             return "loading"
-        if self._is_standing:
+        if self._pace.is_standing:
             return "paused"
         return "running" if has_work and not self._is_over else "idle"

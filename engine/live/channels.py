@@ -9,6 +9,8 @@ import threading
 from collections import deque
 from itertools import islice
 
+import msgspec
+
 from engine.live.commands import Command
 from engine.live.state import EngineState
 from engine.stream.records import Record
@@ -48,6 +50,14 @@ class Mailbox:
     def publish(self, state: EngineState) -> None:
         # One reference assignment: atomic for every reader.
         self._state = state
+
+    def publish_if_news(self, state: EngineState) -> None:
+        """Publish a state under the next number, unless the newest says the same."""
+        before = self._state
+        state = msgspec.structs.replace(state, version=before.version)
+        if before.version and msgspec.structs.asdict(state) == msgspec.structs.asdict(before):
+            return
+        self.publish(msgspec.structs.replace(state, version=before.version + 1))
 
     def latest(self) -> EngineState:
         return self._state

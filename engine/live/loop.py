@@ -36,6 +36,7 @@ from engine.live.guest import GUEST_TICKETS, Guest, Lend, Lent
 from engine.live.load import LOAD_TICKET, MOST_WAITING, LoadSpec, StartLoad, StopLoad
 from engine.live.load_feed import LoadFeed
 from engine.live.model_life import DEATHS_APART_S, ModelLife
+from engine.live.pace import Pace
 from engine.live.publishing import Publisher, Standing, status_of
 from engine.live.settings import Settings
 from engine.live.state import Failure, Rejection
@@ -100,8 +101,7 @@ class EngineLoop:
         self.clock = clock or EngineClock()
         self.engine: Engine | None = None
         self.settings = Settings(config)
-        self._paused = paused
-        self._steps_left = 0
+        self._pace = Pace(paused)
         self._speed = speed
         self._n_top = n_top
         self._token_bytes = token_bytes
@@ -116,7 +116,6 @@ class EngineLoop:
         self._closed = False
         self._last_fault_at = float("-inf")
         self._rejection: Rejection | None = None
-        self._until: RunUntil | None = None
         self._next_step_at = 0.0
         self._publisher = Publisher(mailbox, self.clock.source)
 
@@ -170,7 +169,7 @@ class EngineLoop:
         if now - last < DEATHS_APART_S:
             self._model.failure = Failure("engine", cause)
         self.engine = engine.successor()
-        self._steps_left = 0
+        self._pace.steps_left = 0
         self._arrivals.ask_again(engine.info)
         self._publish()
 
@@ -223,7 +222,7 @@ class EngineLoop:
         """Enqueue what arrived meanwhile."""
         if self.engine is None:
             return
-        is_running = self._model.can_run and not self._paused and self._guest is None
+        is_running = self._model.can_run and not self._pace.is_paused and self._guest is None
         load.enter(self.engine, self.clock.source(), self._read_tokens, is_running=is_running)
         if len(self.engine.scheduler.waiting) >= MOST_WAITING:
             self._load = None
@@ -242,9 +241,9 @@ class EngineLoop:
             return float("inf")
         if not engine.has_work:
             if not self._arrivals:
-                self._steps_left = 0  # stepping an empty engine is no promise for later
+                self._pace.steps_left = 0  # stepping an empty engine is no promise for later
             return float("inf")
-        if self._paused and not self._steps_left:
+        if self._pace.is_standing:
             return float("inf")
         return self._next_step_at - self.clock.source() if self._speed else 0.0
 
@@ -259,11 +258,10 @@ class EngineLoop:
             self._append(lost.record)
             self._after_death(str(lost), lost.record.step)
             return
-        if self._steps_left:
-            self._steps_left -= 1
+        self._pace.step_taken()
         if record is not None:
             self._append(record)
-        if self._paused or not engine.has_work or self._publisher.age_s >= PUBLISH_EVERY_S:
+        if self._pace.is_paused or not engine.has_work or self._publisher.age_s >= PUBLISH_EVERY_S:
             self._publish()
 
     def _cancelled_meanwhile(self) -> Iterable[str]:
@@ -313,15 +311,8 @@ class EngineLoop:
                     self._reject(f"speed must be more than 0 steps a second, not {steps_per_s}")
                 else:
                     self._speed, self._next_step_at = steps_per_s, 0.0
-            case Pause():
-                self._paused, self._steps_left, self._until = True, 0, None
-            case Resume():
-                self._paused, self._steps_left, self._until = False, 0, None
-            case Step(count):
-                self._steps_left += count
-                self._paused, self._until = True, None
-            case RunUntil():
-                self._paused, self._steps_left, self._until = False, 0, command
+            case Pause() | Resume() | Step() | RunUntil():
+                self._pace.apply(command)
             case Restart():
                 self._model.restart()
             case StartLoad(spec):
@@ -332,7 +323,7 @@ class EngineLoop:
                 self._lend(guest)
             case Close():
                 self._closed = True
-        if not self._paused or not (self.engine and self.engine.has_work):
+        if not self._pace.is_paused or not (self.engine and self.engine.has_work):
             self.settings.apply(self.engine)
 
     def _submit(self, requests: tuple[PromptRequest, ...]) -> None:
@@ -350,8 +341,7 @@ class EngineLoop:
             self._reject(str(exc))
 
     def _reject(self, message: str) -> None:
-        number = self._rejection.number + 1 if self._rejection else 1
-        self._rejection = Rejection(number, message)
+        self._rejection = Rejection.after(self._rejection, message)
 
     # -- the model process --------------------------------------------------------------------
 
@@ -440,18 +430,19 @@ class EngineLoop:
         if self._verifier is not None:
             self._verifier.apply(record)
         is_drained = not (self._arrivals or (self.engine is not None and self.engine.has_work))
-        if self._until is not None and self._until.is_reached(record, is_drained):
-            self._paused, self._until = True, None
+        self._pace.stops_after(record, is_drained=is_drained)
 
     def _publish(self, *, if_news: bool = False) -> None:
         """Publish how things stand; before waiting the last state must be out, but not again and again."""
         settings = self.settings
         has_work = (self.engine is not None and self.engine.has_work) or bool(self._arrivals)
-        is_standing = self._paused and not self._steps_left
+        pace = self._pace
         standing = Standing(
-            status=status_of(self._model, is_closed=self._closed, is_standing=is_standing, has_work=has_work),
-            paused=self._paused,
-            until=self._until.words if self._until else "",
+            status=status_of(
+                self._model, is_closed=self._closed, is_standing=pace.is_standing, has_work=has_work
+            ),
+            paused=pace.is_paused,
+            until=pace.until,
             loading=self._model.loading,
             failure=self._model.failure,
             mode=settings.mode,

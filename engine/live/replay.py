@@ -10,12 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-import msgspec
-
 from engine.config import EngineConfig
 from engine.live.channels import CommandQueue, History, Mailbox
 from engine.live.commands import Close, Command, Pause, Resume, RunUntil, SetSpeed, Step
 from engine.live.guest import Lend
+from engine.live.pace import Pace
 from engine.live.standing import config_of, standing_after
 from engine.live.state import EngineState, Rejection, Status
 from engine.stream.records import QuietRecord, Record, StepRecord, TraceHeader
@@ -61,20 +60,17 @@ class ReplayLoop:
         self._commands = commands
         self._mailbox = mailbox
         self._history = history
-        self._paused = paused
+        self._pace = Pace(paused)
         self._speed = speed
         self._upto = upto
         self._now_s = now_s
         self._next_at = 0.0
-        self._steps_left = 0
-        self._until: RunUntil | None = None
         self._last: StepRecord | None = None
         self._late: list[QuietRecord] = []
         self._config = EngineConfig(block_size=header.block_size, max_model_len=max(2, header.max_model_len))
         self._is_over = False
         self._is_closed = False
         self._rejection: Rejection | None = None
-        self._version = 0
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Block until `Close` comes or `should_stop()`."""
@@ -106,16 +102,16 @@ class ReplayLoop:
     def _is_hurrying(self) -> bool:
         """On the way to where somebody wants to be: nothing is computed, so there is nothing to wait for."""
         is_behind = self._upto > (self._last.step if self._last else 0)
-        return not self._is_over and (is_behind or self._until is not None)
+        return not self._is_over and (is_behind or self._pace.is_awaiting)
 
     def _time_to_step(self) -> float:
         if self._is_over:
             return float("inf")
         if self._is_hurrying:
             return 0.0
-        if self._paused and not self._steps_left:
+        if self._pace.is_standing:
             return float("inf")
-        return 0.0 if self._speed is None or self._steps_left else self._next_at - self._now_s()
+        return 0.0 if self._speed is None or self._pace.steps_left else self._next_at - self._now_s()
 
     def _play(self) -> None:
         """Append the records up to the next step's."""
@@ -126,11 +122,8 @@ class ReplayLoop:
             else:
                 self._last, self._late = record, []
                 self._config = config_of(record, self._config)
-                self._steps_left = max(0, self._steps_left - 1)
-            if self._until is not None and self._until.is_reached(record, is_drained=False):
-                self._paused, self._until = True, None
-                return
-            if isinstance(record, StepRecord):
+                self._pace.step_taken()
+            if self._pace.stops_after(record, is_drained=False) or isinstance(record, StepRecord):
                 return
 
     def _read(self) -> Record | None:
@@ -142,9 +135,8 @@ class ReplayLoop:
             self._reject(f"{exc}; what stands before is shown")
             record = None
         if record is None:
-            self._is_over, self._steps_left = True, 0
-            if self._until is not None:
-                self._paused, self._until = True, None
+            self._is_over = True
+            self._pace.over()
         return record
 
     # -- commands -----------------------------------------------------------------------------
@@ -154,15 +146,8 @@ class ReplayLoop:
             self._reject("the recording ends here")
             return
         match command:
-            case Pause():
-                self._paused, self._steps_left, self._until = True, 0, None
-            case Resume():
-                self._paused, self._steps_left, self._until = False, 0, None
-            case Step(count):
-                self._paused, self._until = True, None
-                self._steps_left += count
-            case RunUntil():
-                self._paused, self._steps_left, self._until = False, 0, command
+            case Pause() | Resume() | Step() | RunUntil():
+                self._pace.apply(command)
             case SetSpeed(speed) if speed is None or speed > 0:
                 self._speed, self._next_at = speed, 0.0
             case Close():
@@ -173,26 +158,20 @@ class ReplayLoop:
                 self._reject(NO_MODEL)
 
     def _reject(self, message: str) -> None:
-        self._rejection = Rejection(self._rejection.number + 1 if self._rejection else 1, message)
+        self._rejection = Rejection.after(self._rejection, message)
 
     # -- out ----------------------------------------------------------------------------------
 
     def _publish(self) -> None:
         """Publish how things stand, if that is news."""
-        state = self._state()
-        before = self._mailbox.latest()
-        if self._version and msgspec.structs.asdict(state) == msgspec.structs.asdict(before):
-            return
-        self._version += 1
-        self._mailbox.publish(msgspec.structs.replace(state, version=self._version))
+        self._mailbox.publish_if_news(self._state())
 
     def _state(self) -> EngineState:
         last, now = self._last, standing_after(self._last, self._late)
         return EngineState(
-            version=self._version,
             status=self._status(),
-            paused=self._paused,
-            until=self._until.words if self._until else "",
+            paused=self._pace.is_paused,
+            until=self._pace.until,
             model=self._info,
             mode=last.mode if last else self._config.mode,
             config=self._config,
@@ -211,6 +190,6 @@ class ReplayLoop:
     def _status(self) -> Status:
         if self._is_closed:
             return "closed"
-        if self._paused and not self._steps_left:
+        if self._pace.is_standing:
             return "paused"
         return "idle" if self._is_over else "running"

@@ -36,6 +36,11 @@ class Rejection(msgspec.Struct, frozen=True):
     number: int
     message: str
 
+    @classmethod
+    def after(cls, before: Rejection | None, message: str) -> Rejection:
+        """The next one."""
+        return cls(before.number + 1 if before else 1, message)
+
 
 class Arriving(msgspec.Struct, frozen=True):
     """A prompt on its way in: its token ids are not there yet (`reason`: loading or encoding)."""

@@ -54,13 +54,8 @@ def read_recording(path: Path) -> Trace:
     Raises:
         TraceError: not even the header can be read.
     """
-    records: list[Record] = []
     with opened(path) as (header, found):
-        try:
-            records.extend(found)
-        except TraceError as exc:
-            return Trace(header, tuple(records), str(exc))
-    return Trace(header, tuple(records))
+        return trace_files.gathered(header, found)
 
 
 def is_recording(path: Path) -> bool:

@@ -154,12 +154,17 @@ def read_trace(path: Path) -> Trace:
     Raises:
         TraceError: not even the header can be read.
     """
-    records: list[Record] = []
     with opened(path) as (header, found):
-        try:
-            records.extend(found)
-        except TraceError as exc:
-            return Trace(header, tuple(records), str(exc))
+        return gathered(header, found)
+
+
+def gathered(header: TraceHeader, found: Iterator[Record]) -> Trace:
+    """A header and the records behind it, as far as they can be read."""
+    records: list[Record] = []
+    try:
+        records.extend(found)
+    except TraceError as exc:
+        return Trace(header, tuple(records), str(exc))
     return Trace(header, tuple(records))
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal
 
 import msgspec
 
+from engine.attach.vllm_alive import Alive
 from engine.attach.vllm_facts import figures_of, mode_of
 from engine.attach.vllm_lines import (
     Arrived,
@@ -28,34 +28,16 @@ from engine.attach.vllm_lines import (
     Prompt,
     Scheduled,
 )
-from engine.attach.vllm_requests import Blocks, Followed, Lanes
+from engine.attach.vllm_requests import Followed
 from engine.attach.vllm_steps import lacking, row_order, segments_of, slots_of
 from engine.attach.vllm_waiting import waiting_records
 from engine.stream.records import (
-    UNKNOWN_TOKEN,
-    Admission,
     Events,
-    Finish,
-    Preemption,
     QuietRecord,
     Record,
-    Release,
     RequestRecord,
     StepRecord,
 )
-
-#: vLLM's reasons in the records' words; others stand as they are.
-_REASONS = {"repetition": "stop"}
-
-
-@dataclass(slots=True)
-class _Pending:
-    """What happened since the last step's record and goes into the next."""
-
-    preempted: list[Preemption] = field(default_factory=list)
-    finished: list[Finish] = field(default_factory=list)
-    released: list[Release] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
 
 
 class VllmFold:
@@ -74,16 +56,15 @@ class VllmFold:
         self._offset = 0
         self._step = 0
         self._end_s = 0.0
-        self._requests: dict[int, Followed] = {}
+        self._alive = Alive()
         self._num_arrived = 0
-        self._lanes = Lanes()
-        self._blocks = Blocks()
         self._scheduled: deque[tuple[Scheduled, int]] = deque()
         self._rows: tuple[tuple[int, int, int], ...] = ()
         self._queue: tuple[tuple[int, str], ...] = ()
         #: Requests that arrived, in order; the second of `_scheduled` is how many there were then.
         self._arrivals: list[int] = []
-        self._pending = _Pending()
+        #: What went wrong since the last step's record.
+        self._errors: list[str] = []
         #: Requests ended from outside while a step with them is under way, and why.
         self._stopped: dict[int, str] = {}
         #: Why the next keyframe is needed; else they only repeat what is known.
@@ -100,8 +81,8 @@ class VllmFold:
                 self._follow_on()
                 return self._arrive([line])
             case Prompt(number, ids):
-                if number in self._requests:
-                    request = self._requests[number]
+                if number in self._alive.requests:
+                    request = self._alive.requests[number]
                     request.tokens[: request.num_prompt] = ids
             case Scheduled():
                 self._follow_on()
@@ -114,10 +95,10 @@ class VllmFold:
                 return self._say(line.t, figures=figures_of(line))
             case Lost(count):
                 self._lacks = "lines"
-                self._pending.errors.append(f"{count:,} lines of the stream were lost")
+                self._errors.append(f"{count:,} lines of the stream were lost")
             case Fault(what=what):
                 self._lacks = "lines"
-                self._pending.errors.append(f"the recorder in the server failed: {what}")
+                self._errors.append(f"the recorder in the server failed: {what}")
         return []
 
     def take_index(self) -> int:
@@ -139,7 +120,7 @@ class VllmFold:
         if before is None or before.pid == header.pid:
             return []
         self._offset = self._step
-        return self._forget(list(self._requests.values()), header.t, "the server was started anew")
+        return self._forget(list(self._alive.requests.values()), header.t, "the server was started anew")
 
     def _take_key(self, key: Key) -> list[Record]:
         """Begin from what is alive, if something is missing."""
@@ -149,46 +130,26 @@ class VllmFold:
         self._scheduled.clear()
         self._stopped.clear()
         alive = {line.id for line in key.requests}
-        known = {request.request_id: request for request in self._requests.values()}
-        gone = [request for request in known.values() if request.request_id not in alive]
+        gone = [one for one in self._alive.requests.values() if one.request_id not in alive]
         records = self._forget(gone, key.t, "it ended while the stream was interrupted")
-        self._blocks.clear()
-        self._lanes.clear()
-        self._requests.clear()
         self._arrivals.clear()
-        fresh = []
-        for line in key.requests:
-            request = self._requests[line.r] = known.get(line.id) or self._followed(line)
-            if not request.is_known:
-                fresh.append(line)
-            request.tokens = [*_prompt_of(line), *line.out]
-            request.computed = line.at
-            request.high_water = max(request.high_water, line.at)
-            request.table = list(line.table)
-            self._blocks.hold(line.table)
-            if request.lane is not None and line.on:
-                request.lane = self._lanes.take(request.lane)
-            elif not line.on and request.lane is not None:
-                records += self._say(key.t, released=(Release(line.id, request.lane),))
-                request.lane = None
-        self._blocks.take_moves()
+        for one in self._alive.begin_again(key.requests):
+            records += self._say(key.t, released=(one,))
+        fresh = [line for line in key.requests if not self._alive.requests[line.r].is_known]
         self._queue = key.waiting
         return records + self._arrive(fresh)
 
     def _forget(self, gone: Sequence[Followed], time_s: float, why: str) -> list[Record]:
         """End requests nobody saw the end of."""
-        for number, request in list(self._requests.items()):
+        for number, request in list(self._alive.requests.items()):
             if request in gone:
-                self._finish(number, "error", self._clock(time_s), why)
+                self._alive.finish(number, "error", self._clock(time_s), why)
         return self._flush_ends(time_s)
-
-    def _followed(self, line: Arrived) -> Followed:
-        return Followed(line.id, [*_prompt_of(line), *line.out], line.len, line.max)
 
     def _arrive(self, lines: Iterable[Arrived]) -> list[Record]:
         submitted, time_s = [], 0.0
         for line in lines:
-            request = self._requests.setdefault(line.r, self._followed(line))
+            request = self._alive.arrived(line)
             if request.is_known:
                 continue
             request.is_known = True
@@ -236,68 +197,46 @@ class VllmFold:
                 numbers = [number for number, _, _ in scheduled.rows]
                 out = tuple((number, (token,)) for number, token in zip(numbers, line.tok, strict=False))
                 line = msgspec.structs.replace(line, out=out)
-            self._move(scheduled, self._clock(scheduled.t))
+            self._alive.move(scheduled)
+            if scheduled.q is not None:
+                self._queue = scheduled.q
             if scheduled.n == line.n:
                 if self._knows_all(scheduled):
                     return [self._record(scheduled, line, num_arrived)]
                 break
         # A step before the keyframe this began with: only its tokens count.
         for number, tokens in line.out:
-            if number in self._requests:
-                self._requests[number].tokens += tokens
+            if number in self._alive.requests:
+                self._alive.requests[number].tokens += tokens
         for number, reason in line.end:
-            self._finish(number, reason, self._clock(line.t + line.d))
+            self._alive.finish(number, reason, self._clock(line.t + line.d))
         return self._flush_ends(line.t + line.d)
 
     def _knows_all(self, scheduled: Scheduled) -> bool:
-        return all(number in self._requests for number, _, _ in scheduled.rows)
-
-    def _move(self, scheduled: Scheduled, time_s: float) -> None:
-        """Preemptions and block tables, as the step was scheduled."""
-        for number in scheduled.pre:
-            request = self._requests.get(number)
-            if request is None or request.lane is None:
-                continue
-            self._pending.preempted.append(
-                Preemption(request.request_id, request.lane, request.computed, "kv_blocks")
-            )
-            self._lanes.leave(request.lane)
-            self._blocks.release(request.table)
-            request.lane, request.computed, request.table = None, 0, []
-        for number, table in scheduled.tables.items():
-            if (request := self._requests.get(number)) is not None:
-                self._blocks.hold(table)
-                self._blocks.release(request.table)
-                request.table = list(table)
-        for number, more in scheduled.more.items():
-            if (request := self._requests.get(number)) is not None:
-                self._blocks.hold(more)
-                request.table += more
-        if scheduled.q is not None:
-            self._queue = scheduled.q
+        return all(number in self._alive.requests for number, _, _ in scheduled.rows)
 
     def _record(self, scheduled: Scheduled, line: Output, num_arrived: int) -> StepRecord:
         assert self._header is not None
         header = self._header
-        before, self._pending = self._pending, _Pending()
+        before = self._alive.take_happened()
+        errors, self._errors = self._errors, []
         step = self._offset + scheduled.n
         missed = step - self._step - 1 if self._step else 0
         start_s = max(self._clock(scheduled.t), self._end_s)
         end_s = max(self._clock(line.t + line.d), start_s)
         order = row_order(scheduled, line.order)
-        sampled = {number: tokens for number, tokens in line.out if tokens and number in self._requests}
-        admitted = self._admit(order, scheduled)
-        segments, counts = segments_of(order, scheduled, self._requests, sampled)
+        sampled = {number: tokens for number, tokens in line.out if tokens and number in self._alive.requests}
+        admitted = self._alive.admit(order, scheduled)
+        segments, counts = segments_of(order, scheduled, self._alive.requests, sampled)
         for number, tokens in sampled.items():
-            self._requests[number].tokens += tokens
-        slots = slots_of(self._requests.values())
+            self._alive.requests[number].tokens += tokens
+        slots = slots_of(self._alive.requests.values())
         self._step, self._end_s = step, end_s
         for number, reason in (*line.end, *self._stopped_in(scheduled)):
-            self._finish(number, reason, end_s)
-        after, self._pending = self._pending, _Pending()
+            self._alive.finish(number, reason, end_s)
+        after = self._alive.take_happened()
         late = self._late(num_arrived)
-        allocated, freed, shared = self._blocks.take_moves()
-        computed = sum(one.computed for one in self._requests.values() if one.lane is not None)
+        allocated, freed, shared = self._alive.blocks.take_moves()
         ids = [*chain.from_iterable(segment.token_ids for segment in segments)]
         ids += chain.from_iterable(sampled.values())
         return StepRecord(
@@ -319,13 +258,13 @@ class VllmFold:
             waiting=waiting_records(
                 self._queue,
                 late,
-                self._requests,
+                self._alive.requests,
                 lacking(scheduled, header),
                 max(0, header.max_num_seqs - scheduled.run),
             ),
             free_blocks=line.free,
             num_blocks=header.num_blocks,
-            kv_tokens=max(0, computed - self._blocks.num_shared_again * header.block_size),
+            kv_tokens=self._alive.kv_tokens(header.block_size),
             events=Events(
                 admitted=admitted,
                 preempted=tuple(before.preempted),
@@ -335,7 +274,7 @@ class VllmFold:
                 blocks_freed=freed,
                 blocks_shared=shared,
                 tokens=self._new_tokens(ids),
-                errors=tuple(before.errors),
+                errors=tuple(errors),
             ),
             schedule_s=scheduled.d,
             forward_s=max(0.0, self._clock(line.t) - max(start_s, self._clock(scheduled.t) + scheduled.d)),
@@ -344,55 +283,19 @@ class VllmFold:
 
     def _late(self, num_arrived: int) -> list[int]:
         """Who came while a step ran, and waits behind those the server looked at."""
-        late = [number for number in self._arrivals[num_arrived:] if number in self._requests]
+        late = [number for number in self._arrivals[num_arrived:] if number in self._alive.requests]
         del self._arrivals[:num_arrived]
         self._scheduled = deque((one, max(0, count - num_arrived)) for one, count in self._scheduled)
         return late
 
-    def _admit(self, order: Sequence[int], scheduled: Scheduled) -> tuple[Admission, ...]:
-        starts = {number: start for number, _, start in scheduled.rows}
-        admitted = []
-        for place, number in enumerate(order):
-            request = self._requests[number]
-            if request.lane is not None:
-                continue
-            request.lane = self._lanes.take(place)
-            start = starts[number]
-            # Followed from the middle, it was fed before: that is no prefix hit.
-            cached = start if start != request.computed else 0
-            admitted.append(Admission(request.request_id, request.lane, request.has_run, cached))
-            request.has_run = True
-        return tuple(admitted)
-
     # -- ends ---------------------------------------------------------------------------------
-
-    def _finish(self, number: int, reason: str, time_s: float, error: str = "") -> None:
-        request = self._requests.pop(number, None)
-        if request is None:
-            return
-        pending = self._pending
-        if request.is_known:
-            pending.finished.append(
-                Finish(
-                    request.request_id,
-                    _REASONS.get(reason, reason),
-                    request.lane,
-                    request.num_outputs,
-                    time_s,
-                    error,
-                )
-            )
-        if request.lane is not None:
-            pending.released.append(Release(request.request_id, request.lane))
-            self._lanes.leave(request.lane)
-        self._blocks.release(request.table)
 
     def _end_outside(self, time_s: float, ends: Sequence[tuple[int, str]]) -> list[Record]:
         for number, reason in ends:
             if any(_is_in(number, scheduled) for scheduled, _ in self._scheduled):
                 self._stopped[number] = reason  # the step that feeds it is under way, and tells
             else:
-                self._finish(number, reason, self._clock(time_s))
+                self._alive.finish(number, reason, self._clock(time_s))
         return self._flush_ends(time_s)
 
     def _stopped_in(self, scheduled: Scheduled) -> list[tuple[int, str]]:
@@ -405,11 +308,9 @@ class VllmFold:
         ]
 
     def _flush_ends(self, time_s: float) -> list[Record]:
-        pending = self._pending
-        if not (pending.finished or pending.released):
+        finished, released = self._alive.take_ends()
+        if not (finished or released):
             return []
-        finished, released = tuple(pending.finished), tuple(pending.released)
-        pending.finished, pending.released = [], []
         return self._say(time_s, finished=finished, released=released)
 
     # -- words and times ----------------------------------------------------------------------
@@ -433,10 +334,6 @@ class VllmFold:
         if self._token_bytes is None:
             return ""
         return b"".join(self._token_bytes(token) for token in ids if token >= 0).decode("utf-8", "replace")
-
-
-def _prompt_of(line: Arrived) -> tuple[int, ...]:
-    return line.prompt or (UNKNOWN_TOKEN,) * line.len
 
 
 def _is_in(number: int, scheduled: Scheduled) -> bool:

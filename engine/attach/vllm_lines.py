@@ -1,5 +1,5 @@
 """The lines a recording vLLM writes, as structs. What each means is said where they are made:
-`engine/attach/in_vllm/cbtui_vllm/recorder.py`.
+`engine/attach/in_vllm/cbtui_vllm/lines.py`.
 """
 
 from __future__ import annotations

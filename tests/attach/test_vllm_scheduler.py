@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import logging
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from typing import Any
 
 import fake_vllm
 import pytest
+from cbtui_vllm import lines as line_parts
 from cbtui_vllm import recorder as recorders
 from cbtui_vllm.recorder import Recorder
 from fake_vllm import Request, config, turn
@@ -97,7 +100,7 @@ def test_a_reader_of_an_idle_server_misses_nothing(
 def test_a_reader_that_comes_late_gets_prompts_and_outputs_so_far(
     module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorders, "WAITING_SHOWN", 1)
+    monkeypatch.setattr(line_parts, "WAITING_SHOWN", 1)
     scheduler = made(module, f"unix:{folder / 'run' / 's'}", monkeypatch, max_num_seqs=1)
     for number in range(4):
         scheduler.add_request(Request(f"r{number}", [number] * 3, 3))
@@ -225,19 +228,17 @@ def test_an_exception_of_vllms_own_is_not_touched(
 
 
 def test_it_needs_nothing_but_the_standard_library_and_vllm() -> None:
-    folder = Path(recorders.__file__).parent
-    allowed = {"vllm", "__future__"}
-    import ast
-    import sys
-
-    for path in folder.glob("*.py"):
+    allowed = {"vllm", "__future__", *sys.stdlib_module_names}
+    paths = list(Path(recorders.__file__).parent.glob("*.py"))
+    assert len(paths) >= 7
+    for path in paths:
         for node in ast.walk(ast.parse(path.read_text())):
             names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and not node.level:
-                names = [node.module or ""]
+            if isinstance(node, ast.ImportFrom):
+                assert node.level <= 1, f"{path.name} reaches out of its folder"
+                names = [] if node.level else [node.module or ""]
             for name in names:
-                top = name.partition(".")[0]
-                assert top in allowed or top in sys.stdlib_module_names, (path.name, name)
+                assert name.partition(".")[0] in allowed, (path.name, name)
 
 
 def wait_for(done: Any) -> None:

@@ -1,30 +1,8 @@
-"""What is noted of each step, and how it becomes lines of the stream.
+"""What is noted of each step; `lines` says as what.
 
 Called by the scheduler between its own work, so every method is guarded: a fault in here is counted, said
 once in the server's log and in the stream, and the server goes on. Only numbers and fresh tuples are taken
 along; long lists that vLLM only ever appends to are cut and encoded later, in the stream's thread.
-
-Lines are JSON objects; `k` says which:
-
-    header  `{"k":"header","cbtui_vllm":1,…}`: the server's facts (`facts_of`)
-    key     everything alive: `requests` (as in `a`, with `out` their output tokens so far, `at` computed
-            tokens, `table` block ids, `on` whether running), `waiting`; before step `n`
-    a       a request arrived: `r` its number in this stream, `id`, `prompt` ids, its parameters
-    p       the prompt of a request whose line in a keyframe left it out
-    s       a step was scheduled: `n`, `t` start and `d` duration, `rows` [[r, tokens, first position]…]
-            (none: those of the step before, one more token each),
-            `tables` {r: block ids} replaced, `more` {r: block ids} appended, `pre` preempted, `run`, `wait`,
-            and `q` [[r, status]…], the first that wait, where that changed; `n` 0: nothing but preemptions
-    o       what came of step `n`: `t` when its tokens came, `d` duration of taking them in, `out`
-            [[r, [tokens]]…] or `tok`, one token for each of its rows, `end` [[r, reason]…], `free` blocks,
-            `order` the rows as they really lay in the batch, where that differs; `n` 0: of no step here
-    f       requests ended from outside: `end`
-    cost    every `COST_EVERY` steps: steps, seconds inside these hooks, processor seconds of the thread,
-            lines lost and faults, all since the start
-    lost    `n` lines are missing here; a keyframe follows
-    fault   a fault of the recorder itself; a keyframe follows
-
-Times are seconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -32,15 +10,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import wraps
-from itertools import islice
 from time import monotonic, perf_counter_ns
 from typing import Any, Concatenate, ParamSpec, cast
 
 from .facts import shown_group
+from .lines import (
+    are_one_each,
+    arrival_of,
+    finished_key,
+    first_waiting,
+    tables_changed,
+    tables_whole,
+    with_prompt,
+)
 from .stream import Line, Stream
 
-#: Waiting requests that are named; the rest are counted.
-WAITING_SHOWN = 64
 #: Steps between two lines on what recording costs.
 COST_EVERY = 256
 #: Faults after which recording stops for good.
@@ -115,7 +99,7 @@ class Recorder:
         """A request was added."""
         if request.request_id not in self._numbers:
             self._num_moved += 1
-            self._put(self._arrival(request, monotonic()), _with_prompt)
+            self._put(self._arrival(request, monotonic()), with_prompt)
 
     @guarded
     def before(self, scheduler: Any) -> None:
@@ -192,7 +176,7 @@ class Recorder:
             return
         free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
         line: Line = {"k": "o", "n": number, "t": start_s, "d": end_s - start_s, "free": free}
-        if number >= self._key_step and not end and _are_one_each(out, rows):
+        if number >= self._key_step and not end and are_one_each(out, rows):
             line["tok"] = [tokens[0] for _, tokens in out]
         else:
             line["out"] = out
@@ -262,7 +246,7 @@ class Recorder:
             rows.append((numbers[request_id], count, requests[request_id].num_computed_tokens - count))
             if request_id in self._owed:
                 self._owed.discard(request_id)
-                self._put({"k": "p", "r": numbers[request_id], "_": requests[request_id]}, _with_prompt)
+                self._put({"k": "p", "r": numbers[request_id], "_": requests[request_id]}, with_prompt)
         self._row_numbers = [row[0] for row in rows]
         # Copied: vLLM goes on with the dictionary.
         self._counts = dict(counts) if all(count == 1 for count in counts.values()) else {}
@@ -282,55 +266,21 @@ class Recorder:
         return number
 
     def _arrival(self, request: Any, now_s: float) -> Line:
-        params = request.sampling_params
-        line: Line = {
-            "k": "a",
-            "t": now_s,
-            "r": self._number(request.request_id),
-            "id": request.request_id,
-            "len": request.num_prompt_tokens,
-            "max": request.max_tokens,
-            "priority": request.priority,
-            "_": request,
-        }
-        if params is not None:
-            line["temperature"] = params.temperature
-            line["top_p"] = params.top_p
-            line["top_k"] = params.top_k
-            line["seed"] = params.seed
-            line["ignore_eos"] = params.ignore_eos
-        return line
+        return arrival_of(request, self._number(request.request_id), now_s)
 
     def _add_tables(self, line: Line, scheduler: Any, output: Any) -> None:
-        """Block tables, as far as the step changed them. Copied: the workers go on with the same lists."""
-        group, numbers = self._group, self._numbers
+        """Block tables, as far as the step changed them."""
         if self._is_windowed:
             # Blocks that have left the window are given back without a word.
-            manager = scheduler.kv_cache_manager
-            tables = {
-                numbers[one]: tuple(manager.get_block_ids(one)[group]) for one in output.num_scheduled_tokens
-            }
-            line["tables"] = tables
-            return
-        replaced = {numbers[new.req_id]: tuple(new.block_ids[group]) for new in output.scheduled_new_reqs}
-        added = {}
-        cached = output.scheduled_cached_reqs
-        for request_id, blocks in zip(cached.req_ids, cached.new_block_ids, strict=True):
-            if request_id in cached.resumed_req_ids:
-                replaced[numbers[request_id]] = tuple(blocks[group]) if blocks else ()
-            elif blocks and blocks[group]:
-                added[numbers[request_id]] = tuple(blocks[group])
-        if replaced:
-            line["tables"] = replaced
-        if added:
-            line["more"] = added
+            line["tables"] = tables_whole(scheduler, output, self._numbers, self._group)
+        else:
+            line.update(tables_changed(output, self._numbers, self._group))
 
     def _first_waiting(self, scheduler: Any) -> tuple[tuple[int, str], ...]:
-        numbers = self._numbers
         return tuple(
-            (numbers[one.request_id], one.status.name)
-            for one in islice(_queued(scheduler), WAITING_SHOWN)
-            if one.request_id in numbers
+            (self._numbers[one.request_id], one.status.name)
+            for one in first_waiting(scheduler)
+            if one.request_id in self._numbers
         )
 
     @staticmethod
@@ -340,7 +290,7 @@ class Recorder:
     def _key(self, scheduler: Any) -> None:
         now = monotonic()
         running = {request.request_id for request in scheduler.running}
-        named = {request.request_id for request in islice(_queued(scheduler), WAITING_SHOWN)}
+        named = {request.request_id for request in first_waiting(scheduler)}
         requests = []
         for request in scheduler.requests.values():
             if request.is_finished():
@@ -367,7 +317,7 @@ class Recorder:
             "waiting": self._waiting,
             "wait": self._num_waiting(scheduler),
         }
-        self._stream.put_key(key, _finished_key)
+        self._stream.put_key(key, finished_key)
 
     def _cost(self) -> Line:
         stream = self._stream
@@ -380,29 +330,3 @@ class Recorder:
             "lost": stream.num_lost,
             "faults": self.num_faults,
         }
-
-
-def _are_one_each(out: list[tuple[int, tuple[int, ...]]], rows: list[int]) -> bool:
-    return [number for number, _ in out] == rows and all(len(tokens) == 1 for _, tokens in out)
-
-
-def _queued(scheduler: Any) -> Iterable[Any]:
-    """Those that wait, in the order in which they are looked at."""
-    yield from getattr(scheduler, "kv_holding_waiting", ())
-    yield from scheduler.waiting
-
-
-def _with_prompt(line: Line) -> Line:
-    """In the stream's thread: the prompt's ids, and in a keyframe what came after them."""
-    request = line.pop("_", None)
-    if request is None:
-        return line
-    line["prompt"] = request.prompt_token_ids or []
-    if "total" in line:
-        line["out"] = request.all_token_ids[request.num_prompt_tokens : line["total"]]
-    return line
-
-
-def _finished_key(line: Line) -> Line:
-    line["requests"] = [_with_prompt(one) for one in line["requests"]]
-    return line

@@ -17,11 +17,12 @@ import msgspec
 
 from engine.attach.address import Address, Key
 from engine.attach.http import Http
-from engine.attach.llama_slots import NotSlots, SlotSeen, read_slots
+from engine.attach.llama_slots import NotSlots, read_slots
 from engine.attach.llama_steps import Known, StepBuilder
 from engine.attach.metrics_text import NotMetrics, Samples
 from engine.attach.plain import harmless
 from engine.attach.prompts import EncodedText, Own, Prompts
+from engine.attach.seen import SlotSeen
 from engine.attach.seen_records import SeenRecords
 from engine.attach.source import Opened, Queue, SourceLost
 from engine.config import SLOT_LIMIT, EngineConfig

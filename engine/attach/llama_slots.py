@@ -8,57 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
+from engine.attach.seen import SlotSeen
+
 _UNLIMITED = 1 << 30
 
 
 class NotSlots(ValueError):
     """An answer that is not one of `/slots`, or lacks what a step cannot be told without; one sentence."""
-
-
-class SlotSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """One slot at one look.
-
-    Attributes:
-        slot, n_ctx: its number and how many tokens fit.
-        is_processing: a request has it.
-        task: the server's number of that request, or of the last one; -1: there was none.
-        num_prompt: prompt tokens.
-        num_processed: of those, fed so far by this request; those found in the cache are not among them.
-        num_cached: prompt tokens found in the cache.
-        num_decoded: output tokens so far.
-        max_tokens: output tokens at most.
-        seed: what its request was sent with.
-        is_speculative: a draft model may make several tokens a step.
-        prompt_text, output_text: where the server tells them (`LLAMA_SERVER_SLOTS_DEBUG=1`).
-    """
-
-    slot: int
-    n_ctx: int
-    is_processing: bool = False
-    task: int = -1
-    num_prompt: int = 0
-    num_processed: int = 0
-    num_cached: int = 0
-    num_decoded: int = 0
-    max_tokens: int = 0
-    seed: int = -1
-    is_speculative: bool = False
-    prompt_text: str = ""
-    output_text: str = ""
-
-    @property
-    def num_remaining(self) -> int:
-        """Output tokens it may still make."""
-        return max(0, self.max_tokens - self.num_decoded)
-
-    @property
-    def num_fed(self) -> int:
-        """Prompt tokens in the cache now."""
-        return (
-            self.num_prompt
-            if self.num_decoded
-            else min(self.num_cached + self.num_processed, self.num_prompt)
-        )
 
 
 class _NextToken(msgspec.Struct):

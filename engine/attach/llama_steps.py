@@ -9,48 +9,15 @@ is taken, and every step that no look saw by itself is marked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 
-from engine.attach.llama_slots import SlotSeen
+from engine.attach.seen import Ended, Part, SlotSeen, StepSeen
 
 #: Weight of the newest in the mean time of a step.
 _NEWEST = 0.2
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What a slot did in a step: fed `count` tokens from `position` on; made output token number `output`."""
-
-    seen: SlotSeen
-    is_prefill: bool
-    position: int
-    count: int
-    output: int | None
-    is_first: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A request that ended in a step, after `num_output` tokens in all."""
-
-    seen: SlotSeen
-    num_output: int
-    reason: str
-    is_sure: bool
-
-
-@dataclass(slots=True)
-class StepSeen:
-    """One step. `is_seen`: a look came right after it; else it follows from later counts."""
-
-    start_s: float
-    end_s: float
-    parts: list[Part] = field(default_factory=list)
-    ended: list[Ended] = field(default_factory=list)
-    is_seen: bool = True
 
 
 @dataclass(frozen=True, slots=True)

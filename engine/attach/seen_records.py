@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from engine.attach.llama_slots import SlotSeen
-from engine.attach.llama_steps import Ended, Part, StepSeen
 from engine.attach.prompts import Own
+from engine.attach.seen import Ended, Part, SlotSeen, StepSeen
 from engine.attach.tokens import TokenNumbers, Told
 from engine.stream.records import (
     UNKNOWN_TOKEN,

@@ -14,11 +14,10 @@ from itertools import count
 
 from engine.attach.address import Address, Key
 from engine.attach.http import Http
-from engine.attach.llama_slots import SlotSeen
-from engine.attach.llama_steps import Ended, Part, StepSeen
 from engine.attach.metrics_text import NotMetrics, Samples
 from engine.attach.plain import harmless
 from engine.attach.prompts import Own, Prompts
+from engine.attach.seen import Ended, Part, SlotSeen, StepSeen
 from engine.attach.seen_records import SeenRecords, Width
 from engine.attach.source import Opened, Queue, SourceLost
 from engine.attach.vllm_figures import Scrape, scrape_of

@@ -16,8 +16,9 @@ from textual.pilot import Pilot
 from cbtui.app import CbtuiApp
 from cbtui.widgets.centre import Centre
 from engine.attach.llama import _ABSENT, _INFERRED
-from engine.attach.llama_steps import StepBuilder, StepSeen
+from engine.attach.llama_steps import StepBuilder
 from engine.attach.metrics_text import Samples
+from engine.attach.seen import StepSeen
 from engine.attach.seen_records import SeenRecords, Width
 from engine.attach.vllm_figures import scrape_of
 from engine.live.commands import Cancel

@@ -9,7 +9,8 @@ from fake_server import DATA
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.attach.llama_slots import NotSlots, SlotSeen, read_slots
+from engine.attach.llama_slots import NotSlots, read_slots
+from engine.attach.seen import SlotSeen
 
 
 def seen(name: str) -> tuple[SlotSeen, ...]:

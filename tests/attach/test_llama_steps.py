@@ -8,8 +8,8 @@ from fake_server import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.attach.llama_slots import SlotSeen
-from engine.attach.llama_steps import Known, StepBuilder, StepSeen
+from engine.attach.llama_steps import Known, StepBuilder
+from engine.attach.seen import SlotSeen, StepSeen
 
 Look = tuple[float, tuple[SlotSeen, ...]]
 

@@ -213,14 +213,14 @@ class CbtuiApp(App[None]):
         if self._was_interrupted:
             self.exit(return_code=INTERRUPTED)
         self._was_interrupted = True
-        self.main.say("ctrl+c again to quit")
+        self._answer("ctrl+c again to quit")
 
     def action_to_shell(self) -> None:
         """ctrl+z: stop, with the terminal as it was; the engine and its clock stand still meanwhile."""
         driver = self._driver
         # Where this program was started by no shell, nobody could wake it up again.
         if driver is None or not driver.can_suspend or os.getpgrp() == os.getsid(0):
-            self.main.say("there is no shell to go back to")
+            self._answer("there is no shell to go back to")
             return
         self.action_suspend_process()
 
@@ -239,6 +239,13 @@ class CbtuiApp(App[None]):
             # In a thread of its own, because it may take up to a second: the terminal is given back at once.
             threading.Thread(target=self._engine_driver.close, name="close").start()
 
+    def _answer(self, words: str) -> None:
+        """In words, where they are seen: beside the prompt, or over what stands in front of it."""
+        if self.screen is self.main:
+            self.main.say(words)
+        else:
+            self.notify(words, markup=False)
+
     # -- pictures -----------------------------------------------------------------------------
 
     def action_picture(self) -> None:
@@ -247,9 +254,9 @@ class CbtuiApp(App[None]):
         try:
             path.write_text(self.export_screenshot(title="cbtui"), "utf-8")
         except OSError as exc:
-            self.main.say(f"no picture: {path} cannot be written ({exc.strerror})")
+            self._answer(f"no picture: {path} cannot be written ({exc.strerror})")
         else:
-            self.main.say(f"saved {path}")
+            self._answer(f"saved {path}")
 
     def action_keep_theme(self) -> None:
         """Write the theme into the settings file, and say so."""
@@ -260,9 +267,9 @@ class CbtuiApp(App[None]):
         try:
             keep_theme(path, name)
         except SettingsError as exc:
-            self.main.say(f"not kept: {exc}")
+            self._answer(f"not kept: {exc}")
         else:
-            self.main.say(f"{name} is kept in {path}")
+            self._answer(f"{name} is kept in {path}")
 
     # -- help and palette ---------------------------------------------------------------------
 

@@ -259,6 +259,8 @@ LESSON_KEYS: tuple[Key, ...] = (
 OVERLAY_KEYS: tuple[Key, ...] = (
     Key(id="overlay.close", keys="escape,q", action="dismiss", group=FRONT, shown="Esc",
         tooltip="Back to the screen"),
+    Key(id="overlay.picture", keys="p", action="app.picture", group=FRONT,
+        tooltip="Save what is in front as an SVG picture", help=""),
 )  # fmt: skip
 TEXT_KEYS: tuple[Key, ...] = (
     Key(id="text.close", keys="enter", action="dismiss", group=FRONT, tooltip="Close the request", help=""),

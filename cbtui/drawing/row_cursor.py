@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cbtui.drawing.token_cells import TokenBytes, alternatives, percent, token_line
 from cbtui.drawing.window import merged
-from cbtui.looks.pieces import Line, Piece, clip_line
+from cbtui.looks.pieces import Line, Piece, clip_line, line_width
 from cbtui.telling.naming import Badges
 from engine.stream.records import Segment, StepRecord
 
@@ -84,8 +84,15 @@ def token_words(
         pieces.append((f" · bytes {data.hex(' ').upper()}", "dim"))
     if position // block_size < len(segment.block_ids):
         pieces.append((f" · KV block {segment.block_ids[position // block_size]}", ""))
-    pieces += [(" · ", "dim"), *_outcome(segment, place.token, text)]
-    return clip_line(merged(pieces), width)
+    pieces.append((" · ", "dim"))
+    outcome = _outcome(segment, place.token, text)
+    if outcome == _STORED and line_width((*pieces, *outcome)) > width:
+        outcome = _STORED_IN_SHORT
+    return clip_line(merged([*pieces, *outcome]), width)
+
+
+_STORED: list[Piece] = [("its key and value are stored; its prediction is not used", "dim")]
+_STORED_IN_SHORT: list[Piece] = [("only its key and value are used", "dim")]
 
 
 def _outcome(segment: Segment, token: int, text: TokenBytes) -> list[Piece]:
@@ -94,7 +101,7 @@ def _outcome(segment: Segment, token: int, text: TokenBytes) -> list[Piece]:
     if segment.kind == "dead":
         return [("dead: ended, fed again, answer thrown away", "warn")]
     if not is_last:
-        return [("its key and value are stored; its prediction is not used", "dim")]
+        return _STORED
     if segment.sampled is None:
         left = segment.num_prompt_left
         return [

@@ -21,7 +21,7 @@ from cbtui.screens.confirm import Answer, AskScreen, yes
 from cbtui.screens.live_settings import LiveSettings
 from cbtui.screens.modes import ask_mode
 from cbtui.telling.naming import letter_of
-from cbtui.telling.request_text import output_text
+from cbtui.telling.request_text import copied, output_text
 from cbtui.widgets.finished import finished_at
 from cbtui.widgets.messages import RequestOpened, RequestSelected
 from cbtui.widgets.prompt_bar import ChatClicked, LinesPasted, PromptBar, PromptsEntered
@@ -166,8 +166,7 @@ class ActingScreen(Screen[None]):
             return
         text = output_text(ledger, ledger[request_id], ledger.step)
         self.app.copy_to_clipboard(text)
-        size = f"{len(text):,} character{'s' * (len(text) != 1)}"
-        self.say(f"{self._letter(request_id)}'s output is in the clipboard, {size} (if the terminal lets it)")
+        self.say(copied(self._letter(request_id), text))
 
     def say_rejections(self, state: EngineState) -> None:
         rejection = state.rejection

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from cbtui.looks.pieces import Line
 from cbtui.looks.tokens import cell_width, clip, clip_left, prose
+from cbtui.telling.words import count
 from engine.stream.ledger import Ledger, RequestStory
 
 
@@ -24,6 +25,11 @@ def output_text(ledger: Ledger, story: RequestStory, step: int) -> str:
     if story.is_finished_at(step):
         return ledger.output_text(story)
     return decode_output(ledger, story.outputs_at(step), is_whole=story.is_finished_at(step))
+
+
+def copied(letter: str, text: str) -> str:
+    """What is said when the output `text` of the request `letter` was copied."""
+    return f"{letter}'s output is in the clipboard, {count(len(text), 'character')} (if the terminal lets it)"
 
 
 def newest_text(ledger: Ledger, story: RequestStory, step: int, cells: int) -> Line:

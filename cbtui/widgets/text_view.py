@@ -16,7 +16,7 @@ from cbtui.keys import TEXT_KEYS, bindings
 from cbtui.looks.colours import badge_content_style
 from cbtui.looks.tokens import prose
 from cbtui.screens.overlay import Overlay
-from cbtui.telling.request_text import output_text, prompt_parts
+from cbtui.telling.request_text import copied, output_text, prompt_parts
 from cbtui.telling.words import seconds
 from cbtui.widgets.finished import course, ending
 from cbtui.widgets.request_facts import RequestFacts
@@ -161,7 +161,7 @@ class TextView(Overlay):
             scroll.scroll_end(animate=False)
 
     def action_copy(self) -> None:
-        """Copy the output."""
-        story = self._story
-        self.app.copy_to_clipboard(output_text(self._frame.ledger, story, self._frame.step))
-        self.notify("output copied")
+        """Copy the output, and say where it went."""
+        text = output_text(self._frame.ledger, self._story, self._frame.step)
+        self.app.copy_to_clipboard(text)
+        self.notify(copied(self._frame.badges[self.request_id].letter, text), markup=False)

@@ -144,6 +144,24 @@ def test_on_the_screen_a_change_is_asked_for_waits_and_comes_into_force() -> Non
     drive(feeder, script)
 
 
+def test_on_the_screen_every_setting_can_change_at_once() -> None:
+    feeder = Feeder()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "o")
+        feeder.commands  # noqa: B018  # what came before
+        await pilot.press(*"512", "down", "right", "down", "right", "down", "right", "down", "right")
+        await pilot.press("down", "right", "enter")
+        assert feeder.commands == [
+            Configure(max_num_seqs=4, max_num_batched_tokens=512, policy="priority", prefix_caching=True),
+            SetMode("chunked"),
+            SetSpeed(16.0),
+        ]
+
+    feeder.play(fake_records(), upto=2)
+    drive(feeder, script)
+
+
 def test_on_the_screen_what_cannot_work_is_not_sent() -> None:
     feeder = Feeder()
 

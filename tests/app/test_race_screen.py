@@ -12,6 +12,7 @@ from cbtui.racing.setup import pairs
 from cbtui.racing.words import commentary, sentence, verdict
 from cbtui.screens.confirm import AskScreen
 from cbtui.screens.race import RaceScreen
+from cbtui.widgets.lines import LinesView
 from cbtui.widgets.prompt_bar import PromptBar
 from engine.config import EngineConfig
 from engine.live.commands import Close, Command, Pause, PromptRequest, Resume, SetSpeed, Step
@@ -120,6 +121,12 @@ def test_the_race_ends_with_one_sentence() -> None:
             "slots."
         )
         assert "Every output token is the same" in plain(sentence(screen.lanes)[1])
+        await pilot.pause()
+        seen = " ".join(
+            " ".join(plain(line).split()) for one in screen.query(LinesView) for line in one.visible_lines()
+        )
+        assert verdict(screen.lanes) in seen
+        assert "mean first token, steps" in seen and "mean completion, steps" in seen
         figures = score(screen.lanes[0])
         assert (figures.ttft_steps, figures.completion_steps, figures.barrier_steps) == (
             151.0,

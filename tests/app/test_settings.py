@@ -25,7 +25,10 @@ from cbtui.screens.race import RaceScreen
 from cbtui.settings import Settings, SettingsError, keep_theme, read_settings, settings_path
 from cbtui.widgets.key_bar import KeyBar
 from engine.live.commands import Step
-from tests.app.replay import Feeder, drive, fake_records
+from tests.app.replay import Feeder, drive, fake_records, traced_records
+
+#: Whether a terminal takes what it is given cannot be known.
+MAYBE = " (if the terminal lets it)"
 
 
 def written(folder: Path, text: str) -> Path:
@@ -312,8 +315,55 @@ def test_y_copies_the_selected_requests_output() -> None:
         assert "select a request first" in answer(app)
         await pilot.press("down", "y")
         await pilot.pause()
-        assert app.clipboard and "output is in the clipboard" in answer(app)
+        assert app.clipboard == output(app)
+        assert f"A's output is in the clipboard, {len(app.clipboard)} characters" in answer(app)
+        # In front of the main screen, too, and there as of the step that is shown.
+        await pilot.press("enter", "left_square_bracket", "left_square_bracket", "y")
+        await pilot.pause()
+        assert app.clipboard == output(app)[: len(app.clipboard)] and len(app.clipboard) < len(output(app))
+        assert over(app) == f"A's output is in the clipboard, {len(app.clipboard)} characters" + MAYBE
+
+    def output(app: CbtuiApp) -> str:
+        return app.main.follower.ledger.output_text(app.main.follower.ledger["r0"])
+
+    feeder = Feeder()
+    feeder.play(traced_records("trace-continuous.jsonl"), upto=5)
+    drive(feeder, script)
+
+
+def over(app: CbtuiApp) -> str:
+    """What is said over the screen in front."""
+    return [notification.message for notification in app._notifications][-1]
+
+
+@pytest.mark.parametrize("keys", [("r", "enter"), ("l", "1"), ("k",), ("down", "enter")])
+def test_a_picture_of_what_stands_in_front_says_there_where_it_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", *keys, "p")
+        assert app.screen is not app.main
+        (path,) = tmp_path.iterdir()
+        assert over(app) == f"saved {path}" and path.read_text("utf-8").startswith("<svg")
 
     feeder = Feeder()
     feeder.play(fake_records(), upto=3)
+    drive(feeder, script)
+
+
+def test_a_command_found_in_the_palette_is_done() -> None:
+    feeder = Feeder()
+    feeder.play(fake_records(), upto=3)
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "ctrl+p", *"one step, then")
+        for _ in range(100):  # the palette searches in a task of its own
+            await pilot.press("enter")
+            await pilot.pause()
+            if app.screen is app.main:
+                break
+        assert feeder.commands == [Step()]
+
     drive(feeder, script)

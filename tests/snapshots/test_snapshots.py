@@ -189,8 +189,9 @@ def test_idle_with_results_at_80_by_24(snap_compare: Picture) -> None:
     assert snap_compare(screen(drained()), terminal_size=SMALL, run_before=pressing("3"))
 
 
-def test_too_small(snap_compare: Picture) -> None:
-    assert snap_compare(screen(running()), terminal_size=(50, 14), run_before=untouched)
+@pytest.mark.parametrize("size", [(50, 14), (40, 15)])
+def test_too_small(snap_compare: Picture, size: tuple[int, int]) -> None:
+    assert snap_compare(screen(running()), terminal_size=size, run_before=untouched)
 
 
 # -- what stands in front, and other sizes -----------------------------------------------------------

@@ -183,7 +183,10 @@ class Engine:
         )
         self._pending.submitted(request_record(request, prompt_text, label, num_template_tokens))
         self.requests[request.request_id] = request  # first: whatever breaks, it is known to be there
-        if not self.scheduler.add(request):
+        before = self.config
+        fits = self.scheduler.add(request)
+        self._note_policy(before)
+        if not fits:
             del self.requests[request.request_id]
             self._pending.finished(request, None, self.clock.now(), why_ignored(request, self.config))
         return request.request_id
@@ -225,6 +228,7 @@ class Engine:
         for name in LIVE_SETTINGS:
             if getattr(before, name) != getattr(config, name):
                 self._pending.changed(name, str(getattr(before, name)), str(getattr(config, name)))
+        self._note_policy(config)
 
     def reset(self, epoch: int, reason: str) -> None:
         """The model process is new: open the arena again; running requests start over from the head.
@@ -235,6 +239,15 @@ class Engine:
         self._note(self.scheduler.reset(), {})
         self._pending.error(reason)
         self.runner.open_arena(self.arena_id, self.arena)
+
+    def _note_policy(self, before: EngineConfig) -> None:
+        """Say that a policy was given up, where that has happened."""
+        faults = self.scheduler.policy_faults
+        for fault in faults:
+            self._pending.error(fault)
+        if faults and before.policy != self.config.policy:
+            self._pending.changed("policy", before.policy, self.config.policy)
+        faults.clear()
 
     def note_verified(self, verification: Verification) -> None:
         """A finished request was checked alone: the next record says so."""
@@ -262,15 +275,23 @@ class Engine:
         Raises:
             RunnerError: the arena cannot be opened.
         """
+        return self.successor_on(self.info, self.token_bytes, self.epoch)
+
+    def successor_on(self, info: ModelInfo, token_bytes: Callable[[int], bytes] | None, epoch: int) -> Engine:
+        """The same on another model.
+
+        Raises:
+            RunnerError: the arena cannot be opened.
+        """
         engine = Engine(
             msgspec.structs.replace(self.config, mode=self._mode_name),
             self.runner,
-            self.info,
+            info,
             clock=self.clock,
-            token_bytes=self.token_bytes,
+            token_bytes=token_bytes,
             n_top=self.n_top,
             arena_id=self.arena_id,
-            epoch=self.epoch,
+            epoch=epoch,
             first_index=self._num_requests,
         )
         engine.step_number = self.step_number
@@ -297,7 +318,9 @@ class Engine:
     def _step(self, aborts: Callable[[], Iterable[str]]) -> StepRecord | None:
         start_s = self.clock.now()
         before = self.clock.source()
+        config = self.config
         schedule = self.scheduler.schedule()
+        self._note_policy(config)
         if not schedule.rows:
             return None
         tables = self.kv.tables

@@ -91,6 +91,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
         num_threads: torch threads in use.
         kv_bytes_per_token: bytes one cached token takes in the arena.
         exact: whether logits are bitwise the same alone and in any batch (see `engine.torch_runner.exact`).
+        fingerprint: of the files it was read from: another one after the process was started again is another
+            model. Empty where there are none.
         facts: what loading found out.
     """
 
@@ -106,6 +108,7 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     num_threads: int = 1
     kv_bytes_per_token: int = 0
     exact: bool = False
+    fingerprint: str = ""
     facts: ModelFacts = ModelFacts()
 
 

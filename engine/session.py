@@ -16,6 +16,7 @@ from engine.config import EngineConfig
 from engine.engine import Engine, StepLost
 from engine.live.commands import PromptRequest
 from engine.live.feed import Feed
+from engine.live.model_life import other_model
 from engine.live.prompting import enter, inputs_of, prompts_of
 from engine.runner import (
     Died,
@@ -108,7 +109,8 @@ def drain(engine: Engine, *, restarts: int = 0, feed: Feed | None = None) -> Ite
         feed: lets requests in meanwhile.
 
     Raises:
-        RunnerDied: once more than that. Its step's record has been yielded.
+        RunnerDied: once more than that, or the model's files were changed meanwhile. The record that ends
+            its requests has been yielded.
         ModelLoadError: the model could not be loaded again.
     """
     while True:
@@ -123,7 +125,12 @@ def drain(engine: Engine, *, restarts: int = 0, feed: Feed | None = None) -> Ite
             if not restarts:
                 raise RunnerDied(str(lost)) from None
             restarts -= 1
-            engine.reset(wait_until_ready(engine.runner).epoch, str(lost))
+            ready = wait_until_ready(engine.runner)
+            if ready.info.fingerprint != engine.info.fingerprint:
+                words = other_model(str(lost))
+                yield engine.write_off(words)
+                raise RunnerDied(words) from None
+            engine.reset(ready.epoch, str(lost))
             continue
         if record is None:
             raise RuntimeError("an engine with work had nothing to do")

@@ -177,6 +177,7 @@ def _run(running: _Running, runner: ModelRunner, ready: Ready) -> None:
         readers.append(verifier.apply)
     if running.recorder is not None:
         readers.append(running.recorder.write)
+    told: set[str] = set()
     for record in drain(engine, restarts=RESTARTS, feed=feed):
         for read in readers:
             read(record)
@@ -189,6 +190,10 @@ def _run(running: _Running, runner: ModelRunner, ready: Ready) -> None:
                 running.complaints.add(
                     f"request {entry.number} ended as {result.finish_reason}: {result.error}"
                 )
+            told.add(finish.error)
+        for error in [error for error in record.events.errors if error not in told]:
+            told.add(error)
+            running.complaints.add(error)
         # What has been said need not be kept.
         ledger.forget(record.step + 1)
         if isinstance(record, StepRecord):

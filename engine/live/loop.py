@@ -35,7 +35,7 @@ from engine.live.commands import (
 from engine.live.guest import GUEST_TICKETS, Guest, Lend, Lent
 from engine.live.load import LOAD_TICKET, MOST_WAITING, LoadSpec, StartLoad, StopLoad
 from engine.live.load_feed import LoadFeed
-from engine.live.model_life import DEATHS_APART_S, ModelLife
+from engine.live.model_life import DEATHS_APART_S, ModelLife, other_model
 from engine.live.pace import Pace
 from engine.live.publishing import Publisher, Standing, status_of
 from engine.live.settings import Settings
@@ -291,6 +291,8 @@ class EngineLoop:
     # -- commands -----------------------------------------------------------------------------
 
     def _take_commands(self) -> None:
+        if self.engine is not None:
+            self.settings.follow(self.engine)
         self._backlog.extend(self.commands.take_all())
         while self._backlog:
             self._apply(self._backlog.popleft())
@@ -388,6 +390,8 @@ class EngineLoop:
                     epoch=epoch,
                     first_index=self._arrivals.num_taken,
                 )
+            elif info.fingerprint != self.engine.info.fingerprint:
+                self.engine = self._on_other_model(self.engine, info, epoch)
             else:
                 self.engine.reset(epoch, self._model.death_reason)
         except RunnerDied as exc:
@@ -401,6 +405,19 @@ class EngineLoop:
             self._verifier.begin(epoch, info.dtype)
         self._arrivals.ask_again(info)
         self._publish()
+
+    def _on_other_model(self, engine: Engine, info: ModelInfo, epoch: int) -> Engine:
+        """The model's files are others now: what was begun on the old one ends, and is not gone on with."""
+        words = other_model(self._model.death_reason)
+        self._append(engine.write_off(words))
+        if self._verifier is not None:
+            self._verifier.give_up(words)
+        if self._load is not None:
+            self._load = None
+            self._reject(f"the load has stopped: {words}")
+        self._read_tokens = self._token_bytes(info)
+        self.settings.fit(info)
+        return engine.successor_on(info, self._read_tokens, epoch)
 
     def _after_death(self, reason: str, step: int | None) -> None:
         """The model process died, in a step or (None) between two."""
@@ -435,6 +452,8 @@ class EngineLoop:
     def _publish(self, *, if_news: bool = False) -> None:
         """Publish how things stand; before waiting the last state must be out, but not again and again."""
         settings = self.settings
+        if self.engine is not None:
+            settings.follow(self.engine)
         has_work = (self.engine is not None and self.engine.has_work) or bool(self._arrivals)
         pace = self._pace
         standing = Standing(

@@ -14,6 +14,12 @@ from engine.runner import LoadFailed, Loading, ModelRunner
 DEATHS_APART_S = 60.0
 
 
+def other_model(death_reason: str) -> str:
+    """Why requests end when the model was started again from files that are others now."""
+    before = f"{death_reason}; " if death_reason else ""
+    return f"{before}the model was read again from files that were changed meanwhile, so it is another one"
+
+
 class ModelLife:
     """Whether there is a model, and why not.
 

@@ -75,7 +75,18 @@ class Settings:
                 return
             engine.configure(pending, preempt_surplus=self._preempts_surplus)
         self.config = msgspec.structs.replace(pending, mode=self.mode)
+        if engine is not None:
+            self.follow(engine)
         self.pending_config, self._preempts_surplus = None, False
+
+    def follow(self, engine: Engine) -> None:
+        """The engine has given a policy up: what is in force, and what is asked for beside it, say so."""
+        given_up, policy = self.config.policy, engine.config.policy
+        if policy == given_up:
+            return
+        self.config = msgspec.structs.replace(self.config, policy=policy)
+        if self.pending_config is not None and self.pending_config.policy == given_up:
+            self.pending_config = msgspec.structs.replace(self.pending_config, policy=policy)
 
     def _rows_left(self, engine: Engine, pending: EngineConfig) -> int:
         """Rows of the next step, once the surplus has been preempted where that was asked for."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import SimpleQueue
+from typing import Any
 
 from engine.prometheus.totals import Totals
 from engine.stream.records import Record
@@ -21,6 +23,10 @@ PATH = "/metrics"
 LOOPBACK_NAMES = ("127.0.0.1", "localhost")
 #: A request that does not come to its end is given up, seconds.
 TIMEOUT_S = 10.0
+#: Requests answered at a time; one more is told so. A scrape takes milliseconds.
+MOST_AT_A_TIME = 8
+
+_FULL = b"HTTP/1.0 503 Too many at a time\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 
 Labels = tuple[str, str]
 
@@ -107,8 +113,11 @@ def _listening(port: int, totals: Mapping[Labels, Totals], lock: threading.Lock)
         timeout = TIMEOUT_S
 
         def do_GET(self) -> None:
-            if not is_loopback(self.headers.get("Host")):
+            host, origin = self.headers.get("Host"), self.headers.get("Origin")
+            if not is_loopback(host):
                 self.send_error(403, "Ask for 127.0.0.1 or localhost")
+            elif origin is not None and origin.lower() != f"http://{host}".lower():
+                self.send_error(403, "Not for pages of other sites")
             elif self.path.partition("?")[0] != PATH:
                 self.send_error(404, f"The metrics are at {PATH}")
             else:
@@ -125,10 +134,33 @@ def _listening(port: int, totals: Mapping[Labels, Totals], lock: threading.Lock)
             """Nothing: standard error is the screen's, or the command's own words'."""
 
     try:
-        server = ThreadingHTTPServer((HOST, port), Handler)
+        server = _FewAtATime((HOST, port), Handler)
     except (OSError, OverflowError) as error:
         raise MetricsError(
             f"no metrics on port {port}: {getattr(error, 'strerror', None) or error}"
         ) from None
-    server.daemon_threads = True
     return server
+
+
+class _FewAtATime(ThreadingHTTPServer):
+    """No more than `MOST_AT_A_TIME` threads, however many connect and say nothing."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._free = threading.BoundedSemaphore(MOST_AT_A_TIME)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+            return
+        with suppress(OSError):
+            request.sendall(_FULL)
+        self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from engine.config import ConfigError, EngineConfig
 from engine.request import Request, RequestStatus
 from engine.scheduling.kv_cache import KVCacheManager
 from engine.scheduling.layouts import largest_count, step_cost
 from engine.scheduling.modes import Mode
-from engine.scheduling.policies import policy_named
+from engine.scheduling.policies import FIRST_COME, PolicyFault, policy_named, victim_of
 from engine.scheduling.schedule import Entered, GaveWay, HeldSlot, Outcome, Schedule
 from engine.scheduling.stopping import StopCheck
 from engine.scheduling.waiting import WaitingQueue
@@ -49,6 +51,8 @@ class Scheduler:
         #: A wave formed by switching to static: it must end before static starts one of its own.
         self.is_draining = False
         self.blocked = ""
+        #: Why a policy was given up, a sentence each, until somebody has taken note.
+        self.policy_faults: list[str] = []
         self._stops = stops
         self._preempts_surplus = False
 
@@ -68,7 +72,11 @@ class Scheduler:
         if not self.can_ever_fit(request):
             request.move_to(RequestStatus.FINISHED_IGNORED)
             return False
-        self.waiting.add(request)
+        try:
+            self.waiting.add(request)
+        except PolicyFault as fault:
+            self._give_up_policy(fault)
+            self.waiting.add(request)
         return True
 
     def abort(self, request: Request) -> Outcome:
@@ -138,14 +146,31 @@ class Scheduler:
         if any(getattr(config, name) != getattr(self.config, name) for name in fixed):
             raise ConfigError("block_size, num_blocks and max_model_len cannot change while running")
         policy = policy_named(config.policy)
+        self.config = config
         if policy is not self.policy:
-            self.policy = policy
-            self.waiting.reorder(policy)
+            try:
+                self.waiting.reorder(policy)
+                self.policy = policy
+            except PolicyFault as fault:
+                self._give_up_policy(fault)
         if config.prefix_caching != self.kv.prefix_caching:
             self.kv.set_prefix_caching(config.prefix_caching)
         self.kv.set_num_slots(config.max_num_seqs)
         self._preempts_surplus |= preempt_surplus
-        self.config = config
+
+    def _give_up_policy(self, fault: PolicyFault) -> None:
+        """First come, first served from now on: nobody ends because of a wrong order."""
+        self.policy_faults.append(f"{fault}; from now on: {FIRST_COME.summary}")
+        self.policy = FIRST_COME
+        self.config = msgspec.structs.replace(self.config, policy=FIRST_COME.name)
+        self.waiting.reorder(FIRST_COME)
+
+    def _victim(self) -> Request:
+        try:
+            return victim_of(self.policy, self.running)
+        except PolicyFault as fault:
+            self._give_up_policy(fault)
+            return victim_of(self.policy, self.running)
 
     @property
     def num_rows(self) -> int:
@@ -243,7 +268,7 @@ class Scheduler:
         while not self.kv.allocate_slots(request.request_id, request.slot, wanted):
             if self._take_held_blocks():
                 continue
-            victim = self.policy.victim(self.running)
+            victim = self._victim()
             self._preempt(victim, schedule, "kv_blocks")
             if victim is request:
                 return False
@@ -260,7 +285,7 @@ class Scheduler:
     def _preempt_surplus(self, schedule: Schedule) -> None:
         self._preempts_surplus = False
         while len(self.running) > self.config.max_num_seqs:
-            self._preempt(self.policy.victim(self.running), schedule, "slots")
+            self._preempt(self._victim(), schedule, "slots")
 
     def _preempt(self, request: Request, schedule: Schedule, reason: str) -> None:
         assert request.slot is not None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from engine.request import Request
-from engine.scheduling.policies.base import Policy
+from engine.scheduling.policies.base import Policy, key_of
 
 
 class WaitingQueue:
@@ -24,7 +24,12 @@ class WaitingQueue:
         return len(self._preempted) + len(self._heap) - len(self._dropped)
 
     def add(self, request: Request) -> None:
-        heapq.heappush(self._heap, (self._policy.order_key(request), request.index, request))
+        """Enqueue by the policy's key.
+
+        Raises:
+            PolicyFault: it gave none; nothing has changed.
+        """
+        heapq.heappush(self._heap, (key_of(self._policy, request), request.index, request))
 
     def add_preempted(self, request: Request) -> None:
         """Back to the head: it has waited and worked already."""
@@ -37,7 +42,7 @@ class WaitingQueue:
         else:
             self._dropped.add(request.request_id)
             if 2 * len(self._dropped) > len(self._heap):
-                self.reorder(self._policy)  # seldom enough to cost nothing, and the dead do not pile up
+                self._sweep()  # seldom enough to cost nothing, and the dead do not pile up
             self._settle()
 
     def peek(self) -> Request | None:
@@ -59,12 +64,15 @@ class WaitingQueue:
         return request
 
     def reorder(self, policy: Policy) -> None:
-        """Order by a policy's key, without the dropped."""
-        self._policy = policy
-        requests = [entry[2] for entry in self._heap if entry[2].request_id not in self._dropped]
-        self._dropped.clear()
-        self._heap = [(policy.order_key(request), request.index, request) for request in requests]
-        heapq.heapify(self._heap)
+        """Order by another policy's key from now on.
+
+        Raises:
+            PolicyFault: it gave none for one of them; the order is as it was.
+        """
+        self._sweep()
+        heap = [(key_of(policy, request), request.index, request) for _, _, request in self._heap]
+        heapq.heapify(heap)
+        self._policy, self._heap = policy, heap
 
     def first(self, count: int) -> list[Request]:
         """The first `count` in order, without walking the whole queue."""
@@ -81,6 +89,12 @@ class WaitingQueue:
             for child in (2 * place + 1, 2 * place + 2):
                 if child < len(self._heap):
                     heapq.heappush(frontier, (self._heap[child], child))
+
+    def _sweep(self) -> None:
+        """Take the dropped out of the heap."""
+        self._heap = [entry for entry in self._heap if entry[2].request_id not in self._dropped]
+        heapq.heapify(self._heap)
+        self._dropped.clear()
 
     def _settle(self) -> None:
         """Keep a live request at the heap's head."""

@@ -1,4 +1,4 @@
-"""The files a model was loaded from, and whether they are still what they were.
+"""The files a model is loaded from, and whether they are still what they were.
 
 Weights may be read from the file while the model runs (safetensors are mapped into memory), so a file that is
 written to changes the model under its requests. A file that is replaced by another one changes nothing:
@@ -7,9 +7,31 @@ what is mapped is the old one.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
+
+#: What a model's folder holds of it: weights, config, tokenizer. Other files may come and go.
+_MODEL_SUFFIXES = frozenset(
+    {".safetensors", ".gguf", ".bin", ".pt", ".pth", ".ckpt", ".json", ".jinja", ".model", ".txt", ".py"}
+)
+
+
+def fingerprint(path: Path) -> str:
+    """Of a model's folder or file as it is now: the names, sizes, times and places of its files.
+
+    Contents are not read, for they may be gigabytes. A file that was written to or replaced has another time
+    or place.
+    """
+    files = [path]
+    if path.is_dir():
+        files = sorted(one for one in path.iterdir() if one.suffix in _MODEL_SUFFIXES and one.is_file())
+    said = hashlib.sha256()
+    for file in files:
+        found = file.stat()
+        said.update(repr((file.name, found.st_size, found.st_mtime_ns, found.st_ino)).encode())
+    return said.hexdigest()
 
 
 def weight_files(path: Path) -> list[Path]:

@@ -7,9 +7,10 @@ Where a model comes from (the default one, a folder, a file, a Hub id) is decide
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.pytorch_utils import Conv1D
@@ -21,6 +22,7 @@ from engine.torch_runner.arena import LayerShape, kv_bytes_per_token
 from engine.torch_runner.checks import check_class, check_config, check_model, length_limit, windows_by_layer
 from engine.torch_runner.encoding import tokenizer_json
 from engine.torch_runner.exact import check_request, make_exact
+from engine.torch_runner.files import fingerprint
 from engine.torch_runner.forward import CausalModel, Route
 from engine.torch_runner.norms import fuse_norms
 from engine.torch_runner.prepack import PackedLinear, prepack_linears
@@ -100,6 +102,8 @@ def load_model(source: ResolvedModel, options: LoadOptions, progress: Progress) 
     trust = Trust(options.allow_pickle, options.trust_remote_code)
     dtype, device = _dtype(options), choose_device(options.device)
     check_dtype_on(device, dtype)
+    # First: what is changed while it is read must not pass for what was read.
+    stamp = fingerprint(Path(source.path)) if source.kind != "hub" else ""
     progress(Loading("reading the tokenizer", then="reading the weights"))
     if source.kind == "gguf":
         check_gguf(source)
@@ -114,7 +118,10 @@ def load_model(source: ResolvedModel, options: LoadOptions, progress: Progress) 
     then = "unpacking the weights" if source.kind == "gguf" else "reading the weights"
     progress(Loading(then, then="checking the model"))
     model = read_weights(source, dtype, trust)
-    return _prepare(model, tokenizer, tokenizer_path, source, options, device, progress)
+    loaded = _prepare(model, tokenizer, tokenizer_path, source, options, device, progress)
+    # What came from the Hub has a revision.
+    stamp = stamp or str(getattr(model.config, "_commit_hash", None) or "")
+    return replace(loaded, info=msgspec.structs.replace(loaded.info, fingerprint=stamp))
 
 
 def adopt_model(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import msgspec
-import pytest
 
 from engine.fake import FakeRunner
-from engine.request import Request
+from engine.request import Request, SamplingParams
 from engine.runner import (
     Died,
     Encoded,
@@ -20,7 +19,7 @@ from engine.runner import (
     RunnerDied,
     RunnerEvent,
 )
-from engine.scheduling.policies import POLICIES, FirstComeFirstServed
+from engine.scheduling.policies.fcfs import FirstComeFirstServed
 from engine.step.check import Check, Checked
 from engine.step.plan import Plan, Reply
 
@@ -77,22 +76,49 @@ class FaultyRunner(FakeRunner):
 
 
 class BrokenPolicy(FirstComeFirstServed):
-    """Fails as soon as it is asked about the third request."""
+    """Answers the wrong way, or not at all, once asked about the third request.
+
+    Args:
+        key: its key for that request; an exception is raised.
+        victim: whom it would preempt; None: who entered last, as others do.
+    """
 
     name = "broken"
-    is_broken = True
+
+    def __init__(self, key: object = None, victim: object = None) -> None:
+        self._key = key
+        self._victim = victim
 
     def order_key(self, request: Request) -> tuple[float, ...]:
-        if request.index == 2 and self.is_broken:
-            raise ZeroDivisionError("an order by nothing")
-        return super().order_key(request)
+        if request.index == 2 and self._key is not None:
+            return cast(tuple[float, ...], _answer(self._key))
+        return (-request.index,)  # last come, first served
+
+    def victim(self, running: Sequence[Request]) -> Request:
+        if self._victim is None:
+            return running[-1]
+        return cast(Request, _answer(self._victim))
 
 
-@contextmanager
-def broken_policy(patch: pytest.MonkeyPatch) -> Iterator[BrokenPolicy]:
-    policy = BrokenPolicy()
-    patch.setitem(POLICIES, policy.name, policy)
-    yield policy
+def _answer(answer: object) -> object:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+#: What each says is wrong, and the policy.
+BROKEN_POLICIES: dict[str, BrokenPolicy] = {
+    "raised ZeroDivisionError: an order by nothing": BrokenPolicy(ZeroDivisionError("an order by nothing")),
+    "raised RecursionError: ": BrokenPolicy(RecursionError()),
+    "gave a key that is no tuple of numbers": BrokenPolicy("z"),
+    "gave a key that is no tuple of numbers (words)": BrokenPolicy(("z",)),
+    "gave a key that is no tuple of numbers (NaN)": BrokenPolicy((float("nan"),)),
+    "raised IndexError: whom": BrokenPolicy(victim=IndexError("whom")),
+    "would preempt somebody who is not running": BrokenPolicy(
+        victim=Request("r9", 9, [1], SamplingParams(), 0.0, 0, 0)
+    ),
+    "would preempt somebody who is not running (nobody)": BrokenPolicy(victim="nobody"),
+}
 
 
 def at_fatal_step(error: Exception) -> Callable[[Plan], Exception | None]:
@@ -110,11 +136,13 @@ class Fault:
         ends: the requests it ends in error, of four on two slots with two prompts at first: None: those
             that were in the fatal step.
         cause: in what is told of them.
+        verdict: what checking the ones that have made tokens alone says of them.
     """
 
     switch: Callable[[FaultyRunner], None]
     ends: frozenset[str] | None
     cause: str
+    verdict: str = "same"
 
 
 def _set(name: str, value: object) -> Callable[[FaultyRunner], None]:
@@ -123,6 +151,12 @@ def _set(name: str, value: object) -> Callable[[FaultyRunner], None]:
 
 def _forward(error: Exception) -> Callable[[FaultyRunner], None]:
     return lambda runner: setattr(runner, "in_forward", at_fatal_step(error))
+
+
+def _becomes_another(runner: FaultyRunner) -> None:
+    """What is started again after a death is read from files that are others now."""
+    _forward(RunnerDied("the model's file was written to"))(runner)
+    runner.info = msgspec.structs.replace(runner.info, fingerprint="another")
 
 
 NOBODY: frozenset[str] = frozenset()
@@ -145,5 +179,10 @@ FAULTS: dict[str, Fault] = {
     "the engine's own thread, in a step": Fault(
         _forward(ZeroDivisionError("oops")), frozenset({"r0", "r1", "r2", "r3"}), "ZeroDivisionError: oops"
     ),
-    "a check alone that fails": Fault(_set("in_check", ForwardError("no memory")), NOBODY, "no memory"),
+    "a check alone that fails": Fault(
+        _set("in_check", ForwardError("no memory")), NOBODY, "no memory", "unchecked"
+    ),
+    "the model's files changed before it is started again": Fault(
+        _becomes_another, frozenset({"r0", "r1", "r2", "r3"}), "file was written to", "unchecked"
+    ),
 }

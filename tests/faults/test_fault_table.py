@@ -11,12 +11,13 @@ from cbtui.following.follower import Follower
 from cbtui.looks.pieces import plain
 from cbtui.telling.narration import events_of
 from engine.config import EngineConfig
-from engine.live.commands import Configure
+from engine.live.commands import Configure, Resume, Step
 from engine.request import SamplingParams
 from engine.scheduling.modes import MODES
+from engine.scheduling.policies import POLICIES
 from engine.stream.ledger import Ledger
 from engine.stream.records import StepRecord
-from tests.faults.faulty import FATAL_STEP, FAULTS, FaultyRunner, broken_policy
+from tests.faults.faulty import BROKEN_POLICIES, FATAL_STEP, FAULTS, BrokenPolicy, FaultyRunner
 
 TEXTS = ("a", "bcd", "ef", "g")
 MAX_TOKENS = 6
@@ -75,7 +76,7 @@ def test_a_fault_costs_those_concerned_and_nobody_else(fault: str, mode: str) ->
     if expected.cause:
         assert expected.cause in on_screen(desk), "never silence"
     verdicts = {one: story.verified.verdict for one, story in ledger.stories.items() if story.verified}
-    assert set(verdicts.values()) == ({"unchecked"} if "check alone" in fault else {"same"})
+    assert set(verdicts.values()) == {expected.verdict}
     # What comes next runs as if nothing had been.
     runner.in_check = None
     desk.commands.put(prompts("next", max_tokens=4))
@@ -103,25 +104,50 @@ def test_a_tokenizer_that_raises_costs_its_prompts_and_says_so(mode: str) -> Non
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_policy_that_raises_costs_what_the_engine_holds_and_it_goes_on(
-    mode: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fault", BROKEN_POLICIES)
+def test_a_broken_policy_costs_nobody_anything_and_is_given_up(
+    fault: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with broken_policy(monkeypatch) as policy:
-        desk = Desk(config=EngineConfig(mode=mode, policy=policy.name, num_blocks=16))
-        desk.commands.put(prompts("a", "b", max_tokens=20))
-        play(desk, 5)
-        desk.commands.put(prompts("c", "behind it", max_tokens=4))
-        play(desk, 20)
-        ledger = told(desk)
-        behind = ledger.stories.pop("r3")
-        assert behind.output_token_ids == solo_outputs(list(b"behind it"), SamplingParams(max_tokens=4))
-        assert all("an order by nothing" in story.finish.error for story in ledger.stories.values())
-        assert "an order by nothing" in on_screen(desk)
-        desk.commands.put(Configure(policy="fcfs"))
-        desk.commands.put(prompts("d", max_tokens=4))
-        play(desk, 30)
-    story = list(told(desk).stories.values())[-1]
-    assert story.output_token_ids == solo_outputs(list(b"d"), SamplingParams(max_tokens=4))
+    policy = BROKEN_POLICIES[fault]
+    said = f"the policy broken {fault.partition(' (')[0]}"
+    monkeypatch.setitem(POLICIES, policy.name, policy)
+    # Six blocks are too few for three requests of four: somebody has to give way.
+    desk = Desk(config=EngineConfig(mode=mode, policy=policy.name, block_size=4, num_blocks=6))
+    desk.commands.put(prompts("a", "b", max_tokens=15))
+    play(desk, 5)
+    desk.commands.put(prompts("c", "behind it", max_tokens=4))
+    play(desk, 80)
+    ledger = told(desk)
+    for (request_id, story), text in zip(ledger.stories.items(), ("a", "b", "c", "behind it"), strict=True):
+        alone = solo_outputs(list(text.encode()), SamplingParams(max_tokens=story.request.max_tokens))
+        assert story.output_token_ids == alone, request_id
+        assert story.finish is not None and story.finish.reason == "length"
     state = desk.mailbox.latest()
-    assert state.status == "idle" and state.failure is None
-    assert desk.loop.engine is not None and desk.loop.engine.kv.pool.num_free == 16
+    assert state.status == "idle" and state.failure is None and not state.slots
+    assert desk.loop.engine is not None and desk.loop.engine.kv.pool.num_free == 6
+    assert on_screen(desk).count(said) == 1, "said, and once"
+    assert state.config.policy == "fcfs" and desk.steps[-1].policy == "fcfs"
+    changes = [change for r in desk.history.since(0)[1] for change in r.events.changed]
+    assert ("policy", "broken", "fcfs") in [(one.name, one.before, one.after) for one in changes]
+
+
+def test_a_policy_that_breaks_when_it_is_chosen_is_given_up_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(POLICIES, "broken", BrokenPolicy(ZeroDivisionError("an order by nothing")))
+    desk = Desk(config=EngineConfig(max_num_seqs=1, num_blocks=16), paused=True)
+    desk.commands.put(prompts("a", "b", "c", "d", max_tokens=4))
+    play(desk, 5)
+    desk.commands.put(Step(1))
+    play(desk, 5)
+    desk.commands.put(Configure(policy="broken", max_num_seqs=2))
+    desk.commands.put(Resume())
+    play(desk, 40)
+    state = desk.mailbox.latest()
+    assert "an order by nothing" in on_screen(desk)
+    assert state.config.policy == "fcfs" and state.config.max_num_seqs == 2 and state.pending_config is None
+    stories = told(desk).stories.values()
+    params = SamplingParams(max_tokens=4)
+    assert [story.output_token_ids for story in stories] == [
+        solo_outputs(list(text.encode()), params) for text in "abcd"
+    ]
+    order = sorted(stories, key=lambda story: story.finish.time_s if story.finish else 0.0)
+    assert [story.request.request_id for story in order] == ["r0", "r1", "r2", "r3"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -24,7 +25,7 @@ from engine.engine import Engine
 from engine.fake import FakeRunner
 from engine.live.commands import Close, PromptRequest
 from engine.prometheus import MetricsError, MetricsServer
-from engine.prometheus.server import is_loopback
+from engine.prometheus.server import MOST_AT_A_TIME, is_loopback
 from engine.prometheus.totals import Distribution, Totals
 from engine.request import SamplingParams
 from engine.session import drain
@@ -171,6 +172,37 @@ def test_a_request_for_another_host_is_refused(host: str | None) -> None:
     if host:
         with serving() as server:
             assert asked(server.port, Host=host)[0] == 403
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost.evil.example", "http://"]
+)
+def test_a_page_of_another_site_is_refused(origin: str) -> None:
+    with serving() as server:
+        assert asked(server.port, Origin=origin)[0] == 403
+        assert asked(server.port, Origin=f"http://127.0.0.1:{server.port}")[0] == 200
+
+
+def test_those_who_say_nothing_take_no_more_than_their_places() -> None:
+    with serving() as server:
+        silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MOST_AT_A_TIME)]
+        try:
+            # In order of connecting: all places are taken when this one comes.
+            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as late:
+                assert late.recv(100).startswith(b"HTTP/1.0 503 ")
+        finally:
+            for one in silent:
+                one.close()
+        while (status := asked_at_all(server.port)) != 200:
+            assert status == 503
+
+
+def asked_at_all(port: int) -> int:
+    """The status; 503 too where the connection is reset because what was asked was not even read."""
+    try:
+        return asked(port)[0]
+    except ConnectionError:
+        return 503
 
 
 def test_other_paths_are_not_found_and_a_query_is_no_matter() -> None:

@@ -17,16 +17,25 @@ A new one is a class of two attributes and two methods, and its entry here:
 
 from __future__ import annotations
 
-from engine.scheduling.policies.base import Policy, last_in_order
+from engine.scheduling.policies.base import Policy, PolicyFault, key_of, last_in_order, victim_of
 from engine.scheduling.policies.fcfs import FirstComeFirstServed
 from engine.scheduling.policies.priority import ByPriority
 from engine.scheduling.policies.shortest_first import ShortestFirst
 
-__all__ = ["POLICIES", "Policy", "last_in_order", "policy_named"]
+__all__ = [
+    "FIRST_COME",
+    "POLICIES",
+    "Policy",
+    "PolicyFault",
+    "key_of",
+    "last_in_order",
+    "policy_named",
+    "victim_of",
+]
 
-POLICIES: dict[str, Policy] = {
-    policy.name: policy for policy in (FirstComeFirstServed(), ByPriority(), ShortestFirst())
-}
+#: Cannot fail: takes over from one that does.
+FIRST_COME = FirstComeFirstServed()
+POLICIES: dict[str, Policy] = {policy.name: policy for policy in (FIRST_COME, ByPriority(), ShortestFirst())}
 
 
 def policy_named(name: str) -> Policy:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, cast
 
 from engine.model_store import resolve
 from engine.runner import Loading, ModelLoadError, ModelRunner
+from engine.worker.log import LogStream
 from engine.worker.process import CALLERS_PYTHONPATH
 from engine.worker.service import Factory, Service
 from engine.worker.wire import RunnerSpec
@@ -36,6 +37,7 @@ def main() -> NoReturn:
     for fd in (orders_fd, answers_fd):
         os.set_inheritable(fd, False)
     _set_environment()
+    sys.stdout, sys.stderr = LogStream(sys.stdout), LogStream(sys.stderr)
     try:
         Service(orders_fd, answers_fd, _factory).serve()
     except BaseException:

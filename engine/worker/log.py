@@ -5,10 +5,12 @@ Each app has its own, so that two do not write into each other's; the newest few
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import tempfile
 from pathlib import Path
+from typing import TextIO
 
 from engine.model_store import cache_root
 from engine.model_store.cache import private_folder
@@ -19,6 +21,8 @@ _TAIL_LINES = 2
 _LINE_LIMIT = 200
 #: Escape sequences and control characters: what is quoted ends up on a screen.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+#: What a file that somebody looks at in a terminal must not hold: a cause may quote a prompt.
+_ORDERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def default_log_path() -> Path:
@@ -40,6 +44,18 @@ def _drop_old(folder: Path) -> None:
     logs = sorted(folder.glob("worker-*.log"), key=lambda path: path.stat().st_mtime)
     for path in logs[: -(_KEPT - 1)]:
         path.unlink(missing_ok=True)
+
+
+class LogStream(io.TextIOWrapper):
+    """What Python prints to a log; characters a terminal acts on stand there in words (`\\x1b`)."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream.buffer, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+        self._stream = stream  # closes what it writes to when nobody holds it
+
+    def write(self, text: str) -> int:
+        super().write(_ORDERS.sub(lambda found: ascii(found.group())[1:-1], text))
+        return len(text)
 
 
 class WorkerLog:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import io
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from engine.worker.log import WorkerLog, default_log_path
+from engine.worker.log import LogStream, WorkerLog, default_log_path
+from tests.hostile import HOSTILE
 
 
 def printed(log: WorkerLog, text: bytes) -> str:
@@ -78,3 +80,14 @@ def test_a_log_is_not_written_through_a_link_somebody_laid(tmp_path: Path) -> No
     with pytest.raises(OSError):
         WorkerLog(tmp_path / "worker-1.log").open("epoch 1")
     assert not (tmp_path / "precious").exists()
+
+
+def test_what_a_cause_quotes_is_harmless_to_who_looks_at_the_log() -> None:
+    raw = io.BytesIO()
+    stream = LogStream(io.TextIOWrapper(raw))
+    print(*HOSTILE, "\ud800", file=stream)
+    print("na\u00efve \u96ea", file=stream)
+    text = raw.getvalue().decode()
+    assert not any((ord(one) < 32 and one not in "\n\t") or 0x7F <= ord(one) <= 0x9F for one in text)
+    assert "\\x1b]0;a title\\x07" in text and "\u202e" not in text
+    assert text.endswith("\\ud800\nna\u00efve \u96ea\n")

@@ -5,7 +5,6 @@ It is started through `keeper.py`, so it ends with this process however that end
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import subprocess
@@ -17,11 +16,10 @@ from pathlib import Path
 from engine.attach import keeper
 from engine.attach.plain import harmless
 from engine.attach.vllm_command import serve_command, serve_environment
-from engine.model_store import cache_root
+from engine.logs import log_path, open_log
 from engine.runner import Loading
 
 _TAIL_BYTES = 1 << 16
-_LOGS_KEPT = 7
 #: Lines of its log that are shown.
 _SAID = 3
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -59,7 +57,7 @@ class VllmChild:
         self._arguments = tuple(arguments)
         self._folder = tempfile.TemporaryDirectory(prefix="cbtui-")  # its own, 0700, and a short path
         self._process: subprocess.Popen[bytes] | None = None
-        self.log = _log_path()
+        self.log = log_path("vllm")
         self.port = 0
 
     @property
@@ -80,7 +78,7 @@ class VllmChild:
         self.end()
         self.port = _free_port()
         command = serve_command(self._vllm, self._arguments, self.port)
-        with self.log.open("wb") as log:
+        with open(self.log, "wb", opener=open_log) as log:
             self._process = subprocess.Popen(
                 [sys.executable, keeper.__file__, *command],
                 stdin=subprocess.PIPE,
@@ -139,19 +137,6 @@ class VllmChild:
             return []
         lines = [_PROCESS.sub("", _ESCAPES.sub("", line)).strip() for line in re.split(r"[\r\n]+", text)]
         return [line for line in lines if line]
-
-
-def _log_path() -> Path:
-    folder = cache_root() / "logs"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in sorted(folder.glob("vllm-*.log"), key=lambda one: one.stat().st_mtime)[:-_LOGS_KEPT]:
-            old.unlink(missing_ok=True)
-        path = folder / f"vllm-{os.getpid()}.log"
-        path.open("ab").close()
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="cbtui-")) / "vllm.log"
-    return path
 
 
 def _free_port() -> int:

@@ -1,21 +1,15 @@
-"""Where the model process prints: a file in the user's cache folder, and its last lines as a cause.
-
-Each app has its own, so that two do not write into each other's; the newest few are kept.
-"""
+"""What the model process prints: in a log file, and its last lines as a cause."""
 
 from __future__ import annotations
 
 import io
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import TextIO
 
-from engine.model_store import cache_root
-from engine.model_store.cache import private_folder
+from engine.logs import open_log
 
-_KEPT = 8
 _TAIL_BYTES = 8192
 _TAIL_LINES = 2
 _LINE_LIMIT = 200
@@ -23,27 +17,6 @@ _LINE_LIMIT = 200
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 #: What a file that somebody looks at in a terminal must not hold: a cause may quote a prompt.
 _ORDERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def default_log_path() -> Path:
-    """This app's log file; in the folder for temporary files where the cache folder cannot be written."""
-    name = f"worker-{os.getpid()}.log"
-    folder = cache_root() / "logs"
-    try:
-        private_folder(folder)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(folder)
-        _drop_old(folder)
-    except OSError:
-        # A folder of its own: in one that others write to, a name that can be guessed may be a trap.
-        return Path(tempfile.mkdtemp(prefix="cbtui-")) / name
-    return folder / name
-
-
-def _drop_old(folder: Path) -> None:
-    logs = sorted(folder.glob("worker-*.log"), key=lambda path: path.stat().st_mtime)
-    for path in logs[: -(_KEPT - 1)]:
-        path.unlink(missing_ok=True)
 
 
 class LogStream(io.TextIOWrapper):
@@ -71,9 +44,7 @@ class WorkerLog:
         Raises:
             OSError: the file cannot be written.
         """
-        private_folder(self.path.parent)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(self.path, flags, 0o600)
+        fd = open_log(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.write(fd, f"--- {title}\n".encode())
         self._start = os.fstat(fd).st_size
         return fd

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from engine import logs
 from engine.runner import (
     Died,
     Encoded,
@@ -35,7 +36,7 @@ from engine.runner import (
 from engine.step.check import Check, Checked
 from engine.step.geometry import ArenaShape
 from engine.step.plan import Plan, Reply
-from engine.worker.log import WorkerLog, default_log_path
+from engine.worker.log import WorkerLog
 from engine.worker.process import WorkerProcess
 from engine.worker.questions import Questions
 from engine.worker.wire import (
@@ -107,7 +108,7 @@ class WorkerRunner:
     ) -> None:
         self._spec = spec or RunnerSpec()
         self._timings = timings or Timings()
-        self._log = WorkerLog(log_path or default_log_path())
+        self._log = WorkerLog(log_path or logs.log_path("worker"))
         self._silence = Silence(clock, longest_gap_s=self._timings.stall_s / 10)
         self._state = _State.NEW
         self._epoch = 0

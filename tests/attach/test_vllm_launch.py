@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.attach import keeper, vllm_child
+from engine.attach import keeper
 from engine.attach.loop import AttachLoop
 from engine.attach.source import SourceFailed, SourceStarting
 from engine.attach.vllm_child import VllmChild
@@ -53,7 +53,7 @@ def executable(tmp_path: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def own_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllm_child, "cache_root", lambda: tmp_path / "cache")
+    monkeypatch.setenv("CBTUI_CACHE_DIR", str(tmp_path / "cache"))
 
 
 class Following:
@@ -197,9 +197,9 @@ def test_it_ends_when_it_is_closed(
 def test_it_ends_when_this_program_is_killed(executable: str, tmp_path: Path) -> None:
     code = f"""
 import time
+import os
+os.environ["CBTUI_CACHE_DIR"] = {str(tmp_path)!r}
 from engine.attach import vllm_child
-from pathlib import Path
-vllm_child.cache_root = lambda: Path({str(tmp_path)!r})
 child = vllm_child.VllmChild({executable!r}, ["slow"])
 child.start()
 print(child._process.pid, flush=True)
@@ -215,6 +215,20 @@ time.sleep(100)
     program.wait()
     program.stdout.close()
     until(lambda: is_gone(group))
+
+
+def test_its_log_is_this_users_alone_and_not_written_through_a_link(executable: str, tmp_path: Path) -> None:
+    child = VllmChild(executable, ["slow"])
+    child.start()
+    assert child.log.parent.parent == tmp_path / "cache"
+    assert (child.log.stat().st_mode & 0o777, child.log.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    child.end()
+    child.log.unlink()
+    child.log.symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError):
+        child.start()
+    assert not (tmp_path / "precious").exists()
+    child.close()
 
 
 def test_the_keeper_gives_the_exit_code_on(tmp_path: Path) -> None:

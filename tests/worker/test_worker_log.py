@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.worker.log import LogStream, WorkerLog, default_log_path
+from engine.logs import log_path
+from engine.worker.log import LogStream, WorkerLog
 from tests.hostile import HOSTILE
 
 
@@ -54,12 +55,12 @@ def test_a_log_that_was_emptied_or_removed_is_no_error(tmp_path: Path) -> None:
 
 def test_the_newest_logs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CBTUI_CACHE_DIR", str(tmp_path))
-    folder = default_log_path().parent
+    folder = log_path("worker").parent
     for i in range(20):
         path = folder / f"worker-{i}.log"
         path.touch()
         os.utime(path, (i, i))
-    assert default_log_path().parent == folder
+    assert log_path("worker").parent == folder
     assert sorted(p.name for p in folder.iterdir()) == [f"worker-{i}.log" for i in range(13, 20)]
 
 
@@ -68,7 +69,7 @@ def test_where_the_cache_folder_cannot_be_made_the_log_is_a_temporary_file(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("CBTUI_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    log = WorkerLog(default_log_path())
+    log = WorkerLog(log_path("worker"))
     os.close(log.open("epoch 1"))
     assert log.path.parent.name.startswith("cbtui-") and rights(log.path.parent) == 0o700
     assert rights(log.path) == 0o600

@@ -12,16 +12,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 
-import httpx2
-import msgspec
-
 from engine.attach.address import Address, Key
 from engine.attach.http import Http
+from engine.attach.llama_routes import Props, encode
 from engine.attach.llama_slots import NotSlots, read_slots
 from engine.attach.llama_steps import Known, StepBuilder
 from engine.attach.metrics_text import NotMetrics, Samples
 from engine.attach.plain import harmless
-from engine.attach.prompts import EncodedText, Own, Prompts
+from engine.attach.prompts import Own, Prompts
 from engine.attach.seen import SlotSeen
 from engine.attach.seen_records import SeenRecords
 from engine.attach.source import Opened, Queue, SourceLost
@@ -118,13 +116,11 @@ class LlamaSource:
             self._http.close()
         self._http = Http(self._address, self._key)
         props = self._http.json("/props")
-        facts = _Props(props if isinstance(props, dict) else {})
+        facts = Props(props if isinstance(props, dict) else {})
         samples = self._scrape()
         slots = self._slots()
         if self._prompts is None:
-            self._prompts = Prompts(
-                self._address, self._key, facts.model, self._encode, self._now, self._indices
-            )
+            self._prompts = Prompts(self._address, self._key, facts.model, encode, self._now, self._indices)
         self._come_back(slots)
         total = samples.sum(PREFIX + "n_decode_total") if samples else None
         if total is not None and not any(one.is_processing for one in slots):
@@ -338,68 +334,7 @@ class LlamaSource:
         if self._http is not None:
             self._http.close()
 
-    async def _encode(self, client: httpx2.AsyncClient, request: PromptRequest) -> EncodedText:
-        """The prompt's tokens, as the server's own tokenizer has them."""
-        text = request.prompt or "\n\n".join(turn.content for turn in request.messages)
-        if not request.chat:
-            return EncodedText(await _tokenized(client, text, special=True))
-        turns = [{"role": turn.role, "content": turn.content} for turn in request.messages]
-        answer = await client.post(
-            "/apply-template", json={"messages": turns or [{"role": "user", "content": text}]}
-        )
-        found = msgspec.json.decode(answer.content) if answer.status_code == 200 else {}
-        prompt = found.get("prompt") if isinstance(found, dict) else None
-        if not isinstance(prompt, str):
-            return EncodedText()
-        tokens = await _tokenized(client, prompt, special=True)
-        own = await _tokenized(client, text, special=False)
-        return EncodedText(tokens, max(0, len(tokens) - len(own)))
-
-
-async def _tokenized(
-    client: httpx2.AsyncClient, text: str, *, special: bool
-) -> tuple[tuple[int, bytes], ...]:
-    asked = {"content": text, "add_special": special, "parse_special": special, "with_pieces": True}
-    answer = await client.post("/tokenize", json=asked)
-    if answer.status_code != 200:
-        return ()
-    found = msgspec.json.decode(answer.content)
-    tokens = found.get("tokens") if isinstance(found, dict) else None
-    return tuple(_piece(one) for one in tokens) if isinstance(tokens, list) else ()
-
-
-def _piece(one: object) -> tuple[int, bytes]:
-    """A token of `/tokenize`: its piece is a text, or a list of bytes where it is none.
-
-    Raises:
-        ValueError: it is neither.
-    """
-    if not isinstance(one, dict) or not isinstance(token_id := one.get("id"), int):
-        raise ValueError("a token without id")
-    piece = one.get("piece")
-    if isinstance(piece, str):
-        return token_id, piece.encode("utf-8", "surrogatepass")
-    if isinstance(piece, list) and all(isinstance(n, int) for n in piece):
-        return token_id, bytes(n & 0xFF for n in piece)
-    raise ValueError("a token without text")
-
 
 def _arriving(own: Own) -> Arriving:
     reason = "encoding" if not own.is_encoded else "next_step"
     return Arriving(own.request_id, own.index, own.request.prompt, own.request.max_tokens, reason)
-
-
-class _Props:
-    """What `/props` says; all of it may be missing."""
-
-    def __init__(self, props: dict[str, object]) -> None:
-        def text(name: str) -> str:
-            value = props.get(name)
-            return harmless(value) if isinstance(value, str) else ""
-
-        self.model = text("model_alias") or text("model_path")
-        path = text("model_path") or self.model
-        self.name = path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf") or "its model"
-        self.ftype = text("model_ftype")
-        self.build = text("build_info") if text("build_info") != "b0-unknown" else ""
-        self.has_chat_template = bool(props.get("chat_template")) or not props

@@ -134,3 +134,36 @@ def test_a_prompt_the_server_does_not_answer_ends_with_the_cause(answer: object,
             finish = next(iter(one.ledger.stories.values())).finish
     assert finish is not None and finish.reason == "error" and words in finish.error
     assert "\x1b" not in finish.error
+
+
+NO_TOKENS: tuple[bytes | tuple[int, bytes], ...] = (
+    b"{",
+    b"\xff",
+    b"[" * 100_000,
+    b"[1]",
+    b'{"tokens": [1], "prompt": 2}',
+    b'{"tokens": [{"id": 1}], "prompt": []}',
+    (500, b"no"),
+    b'{"tokens": [], "prompt": "' + b"x" * 200_000 + b'"}',
+)
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/apply-template"])
+def test_a_server_that_tells_no_tokens_of_a_prompt_runs_it_nevertheless(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.attach.llama_routes.ANSWER_MOST", 150_000)
+    with fake_server() as server:
+        server.answers["/slots"] = SLOTS
+        server.answers["/apply-template"] = b'{"prompt": "<user>Hello"}'
+        piece = {"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}
+        server.answers["/v1/chat/completions"] = [b"data: " + json.dumps(piece).encode() + b"\n\n"]
+        with following(server.url) as one:
+            for number, answer in enumerate(NO_TOKENS, 1):
+                server.answers[path] = answer
+                one.commands.put(Submit((PromptRequest(prompt="Hello", chat=True),)))
+                one.wait(lambda number=number: one.num_finished == number)
+            finishes = [story.finish for story in one.ledger.stories.values()]
+    assert len([what for what, _, _ in server.asked if what == f"POST {path}"]) >= len(NO_TOKENS)
+    for finish in finishes:
+        assert finish is not None and (finish.reason, finish.num_output_tokens) == ("stop", 1)

@@ -40,7 +40,7 @@ _TORCH = (
 )
 #: The package by which an extra is known to be installed, and what it is for.
 EXTRAS = {
-    "metrics": ("prometheus-client", "--metrics"),
+    "metrics": ("prometheus-client", "--metrics, and cbtui attach to a vLLM"),
     "serve": ("textual-serve", "cbtui serve"),
     "zst": ("zstandard", "traces compressed as .zst"),
 }

@@ -18,6 +18,7 @@ from cbtui.drawing.mask_shapes import (
     MaskLayout,
     Row,
     Way,
+    axis_words,
     cached_keys,
     gutter_width,
     new_keys,
@@ -36,13 +37,21 @@ def true_layout(record: StepRecord, badges: Badges, width: int) -> MaskLayout:
 
 
 def cell_layout(record: StepRecord, badges: Badges, cell: int, per_line: int = 1) -> MaskLayout:
-    """Every query and every key, `cell` columns a key, `per_line` queries a line."""
+    """Every query and every key, `cell` columns a key, `per_line` queries a line.
+
+    A rectangle's rows stand side by side. With one query each they stand one under the other, on one key
+    axis: none is a whole row's keys away.
+    """
     grids = tuple(
         Grid(row, _true_keys(record, row, cell, gap=int(record.layout == "ragged")))
         for row in range(record.shape[0])
     )
     rows = range(0, record.shape[1], per_line)
-    return MaskLayout((Band(grids, rows),), gutter_width(record, badges))
+    gutter = gutter_width(record, badges)
+    if record.layout == "padded" and record.shape[1] == 1:
+        bands = tuple(Band((grid,), rows, has_heading=False) for grid in grids)
+        return MaskLayout(bands, gutter, axis_words(record))
+    return MaskLayout((Band(grids, rows),), gutter)
 
 
 def _true_keys(record: StepRecord, row: int, cell: int, gap: int) -> tuple[Keys, ...]:

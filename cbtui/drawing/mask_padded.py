@@ -16,6 +16,7 @@ from cbtui.drawing.mask_shapes import (
     MaskLayout,
     Row,
     Way,
+    axis_words,
     cached_keys,
     gutter_width,
     new_keys,
@@ -156,4 +157,4 @@ def _stacked(record: StepRecord, gutter: int, width: int, window: int | None, ha
         found.append(Keys("new", number, new, new + segment.q_len, cell))
         grid = Grid(segment.row, tuple(found), bool(note), is_counted=True)
         bands.append(Band((grid,), [0], has_heading=False))
-    return MaskLayout(tuple(bands), gutter, f"{keys} keys a row, as long as the longest")
+    return MaskLayout(tuple(bands), gutter, axis_words(record))

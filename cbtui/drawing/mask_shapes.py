@@ -131,6 +131,11 @@ def query_label(letter: str, position: int) -> str:
     return f"{letter} p{position}"
 
 
+def axis_words(record: StepRecord) -> str:
+    """What stands above rows of a rectangle that are stacked on one key axis."""
+    return f"{record.num_keys} keys a row, as long as the longest"
+
+
 def gutter_width(record: StepRecord, badges: Badges) -> int:
     """Columns of the longest query label and two blanks."""
     return 2 + max(

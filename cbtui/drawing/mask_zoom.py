@@ -44,6 +44,8 @@ def drawing_at(
         case Zoom.WIDE | Zoom.NARROW:
             cell = 2 if zoom is Zoom.WIDE else 1
             return MaskDrawing(record, badges, cell_layout(record, badges, cell), lookback, window)
+        case Zoom.DENSE if record.shape[1] == 1:  # no second query to share a line with
+            return MaskDrawing(record, badges, cell_layout(record, badges, 1), lookback, window)
         case Zoom.DENSE:
             return dense_cells(record, badges, window)
         case Zoom.OVERVIEW:
@@ -60,9 +62,9 @@ def ladder(record: StepRecord, badges: Badges, width: int, height: int) -> list[
         per_line = 2 if zoom is Zoom.DENSE else 1
         layout = cell_layout(record, badges, 2 if zoom is Zoom.WIDE else 1, per_line)
         is_narrow = layout.columns <= width
-        if zoom is Zoom.WIDE and not is_narrow:
+        if (zoom is Zoom.WIDE and not is_narrow) or (zoom is Zoom.DENSE and record.shape[1] == 1):
             continue
         steps.append(zoom)
-        if is_narrow and -(-record.shape[1] // per_line) < height:
+        if is_narrow and sum(len(band.rows) for band in layout.bands) < height:
             return steps
     return [*steps, Zoom.OVERVIEW]

@@ -41,7 +41,8 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
 
     KEYS = SCREEN_KEYS
     BINDINGS = bindings(KEYS)
-    AUTO_FOCUS = "#prompt-text"
+    #: Only the start leads to the prompt: after what stood in front has closed, keys mean what they meant.
+    AUTO_FOCUS = ""
 
     def __init__(self, link: Link, options: LaunchOptions) -> None:
         super().__init__(link, options)
@@ -71,8 +72,8 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
     def on_mount(self) -> None:
         """Draw the first frame; the engine is not started yet."""
         self.draw()
-        if self.options.replay is not None:
-            self.query_one("#slots").focus()  # nobody types a prompt to a recording: keys act at once
+        # Nobody types a prompt to a recording: there, keys act at once.
+        self.query_one("#prompt-text" if self.options.replay is None else "#slots").focus()
         if self.options.demo:
             self.submit_demo()
         if self.options.lesson_on_model:

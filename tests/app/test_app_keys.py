@@ -249,6 +249,22 @@ def test_c_switches_between_chat_and_raw() -> None:
     drive(feeder, script)
 
 
+def test_keys_stay_single_keys_after_what_stood_in_front_has_closed() -> None:
+    """Also where the tab shown has nothing to give focus to."""
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "5")
+        for opens in ("g", "question_mark", "o"):
+            await pilot.press(opens)
+            assert app.screen is not app.main, opens
+            await pilot.press("escape")
+            await pilot.pause()
+            assert app.screen is app.main
+            assert not app.main.query_one(PromptBar).line.has_focus, opens
+
+    drive(running(), script, size=(80, 24))
+
+
 def test_z_shows_true_mask_cells_and_folds_again() -> None:
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
         mask = app.main.query_one(MaskGrid)

@@ -205,7 +205,7 @@ def test_the_ladder_ends_where_everything_is_seen(
     steps = ladder(record, scene.badges, width, height)
     assert steps[0] is Zoom.FOLDED and len(steps) == len(set(steps)) > 1
     last = drawing_at(steps[-1], record, scene.badges, look, width, height)
-    if record.layout == "ragged":
+    if record.layout == "ragged" or record.shape[1] == 1:
         assert last.columns <= width and last.count < height
     for zoom in steps:
         drawing = drawing_at(zoom, record, scene.badges, look, width, height)
@@ -281,3 +281,15 @@ def test_a_cursor_whose_request_is_gone_goes_to_the_first(names: str) -> None:
     anchor = anchor_of(scene.step(Fed(4), Fed(4)), Area(0, 6, 7, 5, 6))
     found = area_of(scene.step(Fed(1, 7), names=names), anchor)
     assert found.query == 0 and 0 <= found.key < 8
+
+
+# -- a decode's rectangle --------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 90), min_size=1, max_size=8), st.sampled_from(list(Zoom)[:4]))
+def test_a_rectangle_of_decodes_shows_every_row_on_every_scale(cached: list[int], zoom: Zoom) -> None:
+    scene = Scene()
+    record = scene.step(*(Fed(1, tokens) for tokens in cached), layout="padded")
+    drawing = drawing_at(zoom, record, scene.badges, look, 60, 20)
+    labels = [plain(drawing.line(y, 0, 60)).split()[0] for y in range(drawing.count)]
+    assert labels == [scene.badges[segment.request_id].letter for segment in record.segments]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, cast
 
 from engine.model_store import resolve
-from engine.runner import Loading, ModelLoadError, ModelRunner
+from engine.runner import Loading, ModelLoadError, ModelRunner, RunnerDied
 from engine.worker.log import LogStream
 from engine.worker.process import CALLERS_PYTHONPATH
 from engine.worker.service import Factory, Service
@@ -40,6 +40,9 @@ def main() -> NoReturn:
     sys.stdout, sys.stderr = LogStream(sys.stdout), LogStream(sys.stderr)
     try:
         Service(orders_fd, answers_fd, _factory).serve()
+    except RunnerDied as death:  # a sentence already, which becomes the cause
+        print(death, file=sys.stderr, flush=True)
+        os._exit(1)
     except BaseException:
         # Not by way of the interpreter's own end: it would wait for threads that wait for the app.
         traceback.print_exc()

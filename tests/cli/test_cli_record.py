@@ -118,3 +118,10 @@ os._exit(9)
     assert "cut off" in trace.error
     with gzip.open(path) as file, pytest.raises(EOFError):
         file.read()
+
+
+def test_a_full_disk_ends_the_recording_and_every_request_is_answered(cbtui: Cbtui) -> None:
+    ended = cbtui("run", "-", "--json", "--record", "/dev/full", stdin=b"a\nb\nc\n")
+    assert [json.loads(line)["finish_reason"] for line in ended.out.splitlines()] == ["length"] * 3
+    assert ended.err.count("No space left on device") == 1 and "Traceback" not in ended.err
+    assert ended.code == 1

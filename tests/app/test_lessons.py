@@ -139,6 +139,9 @@ def test_l_lists_the_lessons_and_space_leads_through_one() -> None:
             if not screen.play.moment.at_stop:
                 await pilot.press("space")  # a second one skips the way
             assert screen.play.moment.number == number and screen.play.moment.at_stop
+            await pilot.pause()
+            told = [plain(line) for line in screen.query_one(LessonWords).visible_lines()]
+            assert told[-1].startswith(f"space {screen.play.moment.then}")
         await pilot.press("space")
         assert isinstance(app.screen, LessonScreen) and app.screen.number == 3
         await pilot.press("l")

@@ -7,7 +7,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from cbtui.app import CbtuiApp
+from cbtui.looks.pieces import plain
 from cbtui.screens.load import Capacity, LoadScreen, outlook, spec_of, written
+from cbtui.widgets.header import Header
 from cbtui.widgets.prompt_bar import PromptBar
 from engine.live.load import LoadError, LoadNow, LoadSpec, StartLoad, StopLoad
 from tests.app.replay import Feeder, drive
@@ -37,6 +39,7 @@ def test_g_stops_a_load_that_is_on() -> None:
     feeder = ready(load=LoadNow(LoadSpec(), 41))
 
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        assert "load 2/s, 41 came" in plain(app.main.query_one(Header).visible_lines()[0])
         await pilot.press("escape", "g")
         assert feeder.commands == [StopLoad()]
         assert "after 41 requests" in app.main.query_one(PromptBar).notice

@@ -7,6 +7,10 @@ import pytest
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
+from cbtui.following.link import Link
+from engine.live.channels import History, Mailbox
+from engine.live.load import LoadNow, LoadSpec
+from engine.live.state import EngineState
 from tests.app.replay import Feeder, traced_records
 from tests.snapshots.test_snapshots import (
     LARGE,
@@ -88,3 +92,23 @@ def test_without_colour(snap_compare: Picture, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("NO_COLOR", "1")
     app = screen(running("static", step=23))
     assert snap_compare(app, terminal_size=LARGE, run_before=pressing())
+
+
+@pytest.mark.parametrize("size", [LARGE, SMALL])
+def test_a_queue_that_grows_under_load(snap_compare: Picture, size: tuple[int, int]) -> None:
+    app = screen(running(step=20, load=LoadNow(LoadSpec(rate_per_s=4), 6)))
+    assert snap_compare(app, terminal_size=size, run_before=pressing())
+
+
+def test_the_oldest_step_that_is_kept(snap_compare: Picture) -> None:
+    feeder = Feeder(Link(Mailbox(EngineState(version=1)), History(limit=20)))
+    app = CbtuiApp(feeder.link)
+
+    async def run(pilot: Pilot[None]) -> None:
+        for record in traced_records("trace-static.jsonl"):
+            feeder.play([record])
+            app.main.look()
+        await pilot.press("escape", "0")
+        await pilot.pause()
+
+    assert snap_compare(app, terminal_size=MEDIUM, run_before=run)

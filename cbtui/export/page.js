@@ -479,7 +479,7 @@
     for (let query = top; query < bottom; query++) {
       const segment = segmentOf(one, query);
       const isFirst = segment && query % one.cols === segment.qStart;
-      const middle = y(query) + sy / 2;
+      const middle = Math.max(y(query) + sy / 2, HEAD + 6);  // a topmost label is not cut in half
       if (sy < 11 && !isFirst) continue;
       if (middle < free) continue;
       free = middle + 11;

@@ -78,7 +78,7 @@ def _gaps(frame: Frame) -> Line:
         (" p95 ", "dim"),
         (seconds(metrics.itl_p95_s).ljust(6), "strong"),
         ("  this step ", "dim"),
-        (seconds(metrics.step_s), "strong"),
+        (seconds(metrics.step_s if metrics.num_steps else None), "strong"),
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import msgspec
 import pytest
 
 from cbtui.looks.bars import bar, gauge, sparkline
@@ -17,6 +20,13 @@ def test_all_figures_of_a_static_run() -> None:
     for part in ("tok/s", "steps/s (5 s)", "occupancy", "42 %", "dead work", "56 %", "TTFT p50", "TPOT p50"):
         assert part in text
     assert "done 6 of 6  ·  611 tokens in 480 steps" in text
+
+
+def test_before_the_first_step_no_time_is_told() -> None:
+    frame = Stage().tutorial().frame()
+    frame = dataclasses.replace(frame, metrics=msgspec.structs.replace(frame.metrics, num_requests=6))
+    text = "\n".join(plain(line) for line in counter_lines(frame, 46, 9))
+    assert "TTFT p50 –" in text and "this step –" in text
 
 
 @pytest.mark.parametrize("height", [5, 7, 8, 9, 20])

@@ -59,10 +59,13 @@ def run(arguments: list[str]) -> int:
 
 
 def _belongs_to_launch(first: str) -> bool:
-    """Whether the first argument is an option or a file for `launch`, and no command."""
+    """Whether the first argument is an option or a file for `launch`, and no command.
+
+    What looks like a file's name is one, also where there is none: that is what is then said of it.
+    """
     if first.startswith("-"):
         return first not in _OWN_OPTIONS
-    return first not in COMMANDS and os.path.isfile(first)
+    return first not in COMMANDS and ("." in first or os.sep in first or os.path.isfile(first))
 
 
 def _defaults() -> dict[str, dict[str, object]]:

@@ -23,8 +23,9 @@ from engine.stream.records import Segment, StepRecord
 
 #: Tokens up to which every sequence has its own line.
 FEW = 8
-#: Of a step that an observed server counted, and of whose requests it tells nothing.
-UNSEEN = "The server counts its tokens and names no request"
+#: Of a step whose requests are not known: an observed server that only counts, or records that were dropped
+#: before they were read.
+UNSEEN = "Its tokens are counted; whose they are is not known"
 #: Columns between segments of a wrapped row, and between sequences in columns.
 _GAP = 2
 #: Least columns for a sequence when several stand side by side.

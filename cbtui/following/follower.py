@@ -16,6 +16,7 @@ from cbtui.following.chronicle import Chronicle
 from cbtui.following.frame import Frame
 from cbtui.telling.naming import Badges
 from cbtui.telling.run_result import twin_of
+from cbtui.telling.words import count
 from engine.live.channels import History, Mailbox
 from engine.live.state import EngineState, Failure
 from engine.stream.ledger import Ledger
@@ -195,6 +196,11 @@ class Follower:
             slots=_of(known, record.slots),
             waiting=_of(known, record.waiting),
         )
+
+
+def went_unseen(num_records: int) -> str:
+    """What a person is told of records that were dropped before they were read."""
+    return f"held up for too long: {count(num_records, 'record')} went by unseen (--history keeps more)"
 
 
 def _of(known: set[str], items: Sequence) -> tuple:  # type: ignore[type-arg]  # any record with a request_id

@@ -12,6 +12,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.widgets import Input
 
+from cbtui.following.follower import went_unseen
 from cbtui.following.frame import Frame
 from cbtui.following.link import Link
 from cbtui.keys import APP_KEYS, LEAVE_KEYS, PROMPT_KEYS, SCREEN_KEYS, Remap, as_made, bindings
@@ -85,7 +86,10 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
 
     def look(self) -> None:
         """Take in what is new and draw it."""
+        missed = self.follower.num_missed
         if self.follower.poll():
+            if self.follower.num_missed > missed:
+                self.say(went_unseen(self.follower.num_missed - missed))
             self.keep_place()
             self.draw()
             self.race_when_ready()

@@ -202,6 +202,9 @@ class _Teller:
         longest = max((one.q_len for one in record.segments), default=0)
         fed = sum(one.q_len for one in record.segments)
         area = rows * longest
+        counts = record.tokens
+        if fed != counts.prompt + counts.decode + counts.recomputed + counts.dead:
+            return []  # not all of its requests are known
         if record.layout == "ragged":
             if rows < 2:
                 return []

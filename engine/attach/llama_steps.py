@@ -103,7 +103,8 @@ class StepBuilder:
         for number, was in before.items():
             now = after.get(number)
             if was.is_processing and not (now and now.is_processing and now.task == was.task):
-                follower = next((len(run.units) for run in runs if run.units[0].seen.slot == number), 0)
+                own = (run.units for run in runs if run.units and run.units[0].seen.slot == number)
+                follower = len(next(own, []))
                 room = total - follower if total is not None else None
                 runs.append(_ending(was, room, guess, known(was)))
         steps = self._laid_out(runs, at_s, was_busy=any(one.is_processing for one in before.values()))

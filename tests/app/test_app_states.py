@@ -15,6 +15,7 @@ from cbtui.options import LaunchOptions
 from cbtui.widgets.centre import Centre
 from cbtui.widgets.timeline import Timeline
 from engine.fake import FakeRunner
+from engine.live.channels import History, Mailbox
 from engine.live.commands import Restart, Submit
 from engine.live.state import EngineState, Failure
 from engine.runner import Loading
@@ -183,3 +184,21 @@ def test_a_real_loop_on_a_fake_model_runs_prompts_to_their_end_and_quits() -> No
     asyncio.run(run())
     assert app.return_code == 0
     assert link.mailbox.latest().status == "closed"
+
+
+def test_records_that_went_by_unseen_are_counted_and_no_figure_is_made_of_what_is_left() -> None:
+    feeder = Feeder(Link(Mailbox(EngineState(version=1)), History(limit=4)))
+    feeder.ready()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        feeder.play(fake_records(mode="static"))
+        app.main.look()
+        await pilot.pause()
+        num_missed = app.main.follower.num_missed
+        assert num_missed > 0
+        assert f"{num_missed} records went by unseen" in str(app.main.query_one("#prompt").border_title)
+        strips = app.screen._compositor.render_strips()
+        text = "\n".join(strip.text for strip in strips)
+        assert "useful" not in text and "0 × 0" not in text
+
+    drive(feeder, script)

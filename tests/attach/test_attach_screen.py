@@ -126,7 +126,7 @@ def test_a_server_that_names_nobody_is_told_by_its_own_figures() -> None:
         app.main.look()
         await pilot.pause()
         text = seen(app)
-        assert "Packed row [1, 12]" in text and "names no request" in text
+        assert "Packed row [1, 12]" in text and "whose they are is not known" in text
         for figure in ("running 3", "waiting 2 (capacity 2)", "KV 2 %", "prefix hits 0 of 0 tokens"):
             assert figure in text
         feeder.play([second], **attached(VLLM))

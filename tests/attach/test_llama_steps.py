@@ -176,3 +176,20 @@ def test_a_request_that_came_and_went_is_told_if_somebody_knows_it_and_counted_i
         assert fed == ([(True, 0, 5), (False, 5, 1), (False, 6, 1)] if known else [])
         assert [one.num_output for step in steps for one in step.ended] == ([3] if known else [])
         assert builder.num_unseen == (0 if known else 1)
+
+
+def test_a_request_refused_right_behind_one_that_ended_makes_no_step_of_its_own() -> None:
+    """Both between two looks, in one slot: the second came and went without a token."""
+    busy = SlotSeen(
+        slot=0, n_ctx=100, is_processing=True, task=4, num_prompt=5, num_processed=5, num_decoded=2
+    )
+    after = SlotSeen(slot=0, n_ctx=100, task=7)
+    builder = StepBuilder()
+    builder.begin(0.0, (busy,))
+    known = {4: Known(5, 3, "stop"), 7: Known(9, 0, "error")}
+    steps = builder.look(1.0, (after,), lambda seen: known[seen.task])
+    assert [part.output for step in steps for part in step.parts] == [3]
+    assert sorted((one.num_output, one.reason) for step in steps for one in step.ended) == [
+        (0, "error"),
+        (3, "stop"),
+    ]

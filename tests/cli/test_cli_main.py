@@ -45,6 +45,8 @@ def test_a_file_alone_is_one_for_the_screen_and_a_command_goes_before_it(
     for name in ("prompts.txt", "lesson"):
         (tmp_path / name).write_text("The\n")
     assert "the screen needs a terminal" in cbtui("prompts.txt", "--paused").err
+    for missing in ("prompt.txt", "folder/prompts"):
+        assert "the screen needs a terminal" in cbtui(missing).err, "a file's name, also where there is none"
     assert cbtui("lesson").code == 0
 
 

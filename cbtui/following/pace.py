@@ -1,4 +1,4 @@
-"""How often the screen looks for news: a steady rate, halved while a frame takes a fifth of its time.
+"""How often the screen looks for news: a steady rate, halved while a frame takes three twentieths of its time.
 
 The model's threads want every core: at full speed a screen that draws less slows the engine less.
 
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 FRAMES_PER_S = 20
 #: Share of a frame's time that drawing may take before the rate is halved.
-MOST_SHARE = 0.2
+MOST_SHARE = 0.15
 
 
 class Pace:

@@ -1,4 +1,4 @@
-"""How often the screen looks for news: a steady rate, halved while a frame takes three twentieths of its time.
+"""How often the screen looks for news: steadily, but half as often while drawing takes much of the time.
 
 The model's threads want every core: at full speed a screen that draws less slows the engine less.
 

@@ -219,7 +219,9 @@ class Browser:
         self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def show(self, html: str) -> None:
-        """Show this instead of the page."""
+        """Show this instead of the page, whose content policy would hold for it, too."""
+        self.open("about:blank")
+        self.wait_for("location.href === 'about:blank' && document.readyState === 'complete'")
         frame = self.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
         self.send("Page.setDocumentContent", frameId=frame, html=html)
 

@@ -106,7 +106,9 @@ class TextView(Overlay):
     def __init__(self, frame: Frame, request_id: str) -> None:
         super().__init__(frame)
         self.request_id = request_id
+        #: Kept, as the letter is: both may be dropped while this is open.
         self._story = frame.ledger[request_id]
+        self._letter = frame.badges[request_id].letter
         self._drawn: tuple[int, str] | None = None
 
     def compose(self) -> ComposeResult:
@@ -164,4 +166,4 @@ class TextView(Overlay):
         """Copy the output, and say where it went."""
         text = output_text(self._frame.ledger, self._story, self._frame.step)
         self.app.copy_to_clipboard(text)
-        self.notify(copied(self._frame.badges[self.request_id].letter, text), markup=False)
+        self.notify(copied(self._letter, text), markup=False)

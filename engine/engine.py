@@ -17,6 +17,7 @@ from engine.request import Request, RequestStatus, SamplingParams
 from engine.runner import ForwardError, ModelInfo, ModelRunner, RunnerDied
 from engine.scheduling.kv_cache import KVCacheManager
 from engine.scheduling.modes import mode_named
+from engine.scheduling.planning import plan_rows
 from engine.scheduling.schedule import HeldSlot, Outcome, Schedule
 from engine.scheduling.scheduler import Scheduler
 from engine.scheduling.stopping import StopCheck
@@ -28,7 +29,6 @@ from engine.stream.recording import (
     block_moves,
     count_tokens,
     held_slot,
-    plan_row,
     preemptions,
     releases,
     request_record,
@@ -323,8 +323,7 @@ class Engine:
         self._note_policy(config)
         if not schedule.rows:
             return None
-        tables = self.kv.tables
-        rows = [plan_row(row, schedule, tables, self.n_top) for row in schedule.rows]
+        rows = plan_rows(schedule, self.kv.tables, self.n_top)
         step = self.step_number + 1
         plan = Plan(self.epoch, self.arena_id, step, self.scheduler.mode.layout, rows)
         schedule_s = self.clock.source() - before

@@ -1,6 +1,6 @@
-"""From a schedule to a plan, and from a plan and its result to the structs of a record.
+"""From the scheduler's mutable world to the structs of a record.
 
-Pure functions between the scheduler's mutable world and the immutable ones on either side of it.
+Pure functions; `recorder.py` decides what goes into which record.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from engine.scheduling.block_pool import BlockPool
 from engine.scheduling.schedule import HeldSlot, Schedule
 from engine.scheduling.scheduler import Scheduler
 from engine.step.geometry import Geometry
-from engine.step.plan import Plan, PlanRow, SampledToken, SegmentKind
+from engine.step.plan import Plan, SampledToken
 from engine.stream.pending import BlockMoves
 from engine.stream.records import (
     WAITING_SHOWN,
@@ -69,39 +69,6 @@ def block_moves(pool: BlockPool, before: BlockMoves) -> tuple[BlockMoves, BlockM
     """What happened to KV blocks since the counters stood at `before`, and how they stand now."""
     now = BlockMoves(pool.num_allocated, pool.num_freed, pool.num_shared, pool.num_evicted)
     return BlockMoves(*(a - b for a, b in zip(now, before, strict=True))), now
-
-
-def plan_row(
-    row: Request | HeldSlot, schedule: Schedule, tables: dict[str, list[int]], n_top: int
-) -> PlanRow:
-    """The plan row of a scheduled request or a held slot."""
-    if isinstance(row, HeldSlot):
-        request = row.request
-        position = request.num_computed_tokens
-        table = list(tables.get(request.request_id, ()))
-        kv_len = position + 1 if row.has_blocks else 1
-        return PlanRow(request.request_id, row.slot, "dead", [row.token_id], position, kv_len, table)
-    assert row.slot is not None
-    start = row.num_computed_tokens
-    stop = start + schedule.counts[row.request_id]
-    caught_up = stop == row.num_tokens
-    return PlanRow(
-        row.request_id,
-        row.slot,
-        _kind(row, start),
-        row.tokens(start, stop),
-        start,
-        stop,
-        list(tables[row.request_id]),
-        row.params if caught_up else None,
-        row.num_output_tokens,
-        max(n_top, row.params.n_logprobs) if caught_up else 0,
-    )
-
-
-def _kind(request: Request, start: int) -> SegmentKind:
-    """Decode feeds the one token sampled last; anything else, recomputation too, is prefill."""
-    return "decode" if request.output_token_ids and start == request.num_tokens - 1 else "prefill"
 
 
 def count_tokens(schedule: Schedule, geometry: Geometry) -> TokenCounts:

@@ -18,37 +18,13 @@ from engine.runner import ForwardError, ModelInfo, ModelRunner, RunnerDied
 from engine.scheduling.kv_cache import KVCacheManager
 from engine.scheduling.modes import mode_named
 from engine.scheduling.planning import plan_rows
-from engine.scheduling.schedule import HeldSlot, Outcome, Schedule
+from engine.scheduling.schedule import Outcome, Schedule
 from engine.scheduling.scheduler import Scheduler
 from engine.scheduling.stopping import StopCheck
-from engine.step.geometry import ArenaShape, lay_out
+from engine.step.geometry import ArenaShape
 from engine.step.plan import Plan, Reply, SampledToken
-from engine.stream.pending import BlockMoves, PendingEvents
-from engine.stream.recording import (
-    admissions,
-    block_moves,
-    count_tokens,
-    held_slot,
-    preemptions,
-    releases,
-    request_record,
-    request_slot,
-    segments_of,
-    slots_now,
-    waiting_now,
-    why_ignored,
-)
-from engine.stream.records import (
-    CACHED_RUNS_EVERY,
-    QuietRecord,
-    Release,
-    SlotRecord,
-    StepRecord,
-    Verification,
-)
-
-#: What `configure` changes.
-LIVE_SETTINGS = ("max_num_seqs", "max_num_batched_tokens", "policy", "prefix_caching")
+from engine.stream.recorder import Recorder, StepTimes
+from engine.stream.records import QuietRecord, StepRecord, Verification
 
 
 def request_id_of(index: int) -> str:
@@ -106,12 +82,9 @@ class Engine:
         self.scheduler = Scheduler(
             config, mode_named(config.mode), StopCheck(info.eos_token_ids, token_bytes)
         )
-        self._mode_name = config.mode
-        self._pending = PendingEvents(token_bytes)
+        self._records = Recorder(self.scheduler, self.arena, self.clock, token_bytes)
         self.token_bytes = token_bytes
         self._num_requests = first_index
-        self._seen_blocks = BlockMoves()
-        self._said_cached = -1
         runner.open_arena(arena_id, self.arena)
 
     # -- between steps ------------------------------------------------------------------------
@@ -124,7 +97,7 @@ class Engine:
     @property
     def mode(self) -> str:
         """One of `MODES`, by name: how the next step is batched."""
-        return self._mode_name
+        return self.scheduler.mode.name
 
     @property
     def kv(self) -> KVCacheManager:
@@ -181,14 +154,14 @@ class Engine:
         request = Request(
             request_id_of(index), index, list(prompt_token_ids), params, arrival, priority, self.step_number
         )
-        self._pending.submitted(request_record(request, prompt_text, label, num_template_tokens))
+        self._records.submitted(request, prompt_text, label, num_template_tokens)
         self.requests[request.request_id] = request  # first: whatever breaks, it is known to be there
         before = self.config
         fits = self.scheduler.add(request)
-        self._note_policy(before)
+        self._records.policy_given_up(before)
         if not fits:
             del self.requests[request.request_id]
-            self._pending.finished(request, None, self.clock.now(), why_ignored(request, self.config))
+            self._records.ignored(request)
         return request.request_id
 
     def abort_request(self, request_id: str) -> bool:
@@ -207,10 +180,9 @@ class Engine:
             ValueError: no such mode.
         """
         mode = mode_named(name)
-        if name == self._mode_name:
+        if name == self.mode:
             return
-        self._pending.changed("mode", self._mode_name, name)
-        self._mode_name = name
+        self._records.changed("mode", self.mode, name)
         self.scheduler.set_mode(mode)
 
     def configure(self, config: EngineConfig, *, preempt_surplus: bool = False) -> None:
@@ -225,10 +197,7 @@ class Engine:
         """
         before = self.config
         self.scheduler.configure(config, preempt_surplus=preempt_surplus)
-        for name in LIVE_SETTINGS:
-            if getattr(before, name) != getattr(config, name):
-                self._pending.changed(name, str(getattr(before, name)), str(getattr(config, name)))
-        self._note_policy(config)
+        self._records.configured(before, config)
 
     def reset(self, epoch: int, reason: str) -> None:
         """The model process is new: open the arena again; running requests start over from the head.
@@ -237,37 +206,21 @@ class Engine:
         """
         self.epoch = epoch
         self._note(self.scheduler.reset(), {})
-        self._pending.error(reason)
+        self._records.error(reason)
         self.runner.open_arena(self.arena_id, self.arena)
-
-    def _note_policy(self, before: EngineConfig) -> None:
-        """Say that a policy was given up, where that has happened."""
-        faults = self.scheduler.policy_faults
-        for fault in faults:
-            self._pending.error(fault)
-        if faults and before.policy != self.config.policy:
-            self._pending.changed("policy", before.policy, self.config.policy)
-        faults.clear()
 
     def note_verified(self, verification: Verification) -> None:
         """A finished request was checked alone: the next record says so."""
-        self._pending.verified(verification)
+        self._records.verified(verification)
 
     def write_off(self, cause: str) -> QuietRecord:
         """After a fault of its own: end every request in error. It must not be asked for anything after.
 
         Touches as little as possible of what may be broken: `successor` gives an engine that is whole.
         """
-        releases = []
         for request in self.requests.values():
             request.status = RequestStatus.FINISHED_ERROR
-            if request.slot is not None:
-                releases.append(Release(request.request_id, request.slot))
-            self._pending.finished(request, request.slot, self.clock.now(), cause)
-        releases += [Release(held.request.request_id, slot) for slot, held in self.scheduler.held.items()]
-        self._pending.released(releases, barrier=False)
-        self._pending.error(cause)
-        return QuietRecord(self.step_number, self.clock.now(), self._pending.take())
+        return self._records.written_off(self.requests.values(), cause, self.step_number)
 
     def successor(self) -> Engine:
         """An empty engine in this one's place: the same settings, arena and clock; numbers go on.
@@ -284,7 +237,7 @@ class Engine:
             RunnerError: the arena cannot be opened.
         """
         engine = Engine(
-            msgspec.structs.replace(self.config, mode=self._mode_name),
+            msgspec.structs.replace(self.config, mode=self.mode),
             self.runner,
             info,
             clock=self.clock,
@@ -320,7 +273,7 @@ class Engine:
         before = self.clock.source()
         config = self.config
         schedule = self.scheduler.schedule()
-        self._note_policy(config)
+        self._records.policy_given_up(config)
         if not schedule.rows:
             return None
         rows = plan_rows(schedule, self.kv.tables, self.n_top)
@@ -353,20 +306,14 @@ class Engine:
         start_s: float,
         schedule_s: float,
     ) -> StepRecord:
-        geometry = lay_out(plan, self.arena)
-        tokens = count_tokens(schedule, geometry)
-        slots_before = {row.request_id: row.slot for row in plan.rows}
-        draining = len(self.scheduler.running) if self.scheduler.is_draining else 0
-        waiting = waiting_now(self.scheduler, schedule.blocked)
-        waiting_count = len(self.scheduler.waiting)
-        lengths = {row.request_id: row.num_prompt_tokens for row in schedule.rows if isinstance(row, Request)}
+        begun = self._records.begun(schedule, plan)
         if reply is None:
             sampled: list[SampledToken | None] = [None] * len(plan.rows)
             alive = [r for r in schedule.rows if isinstance(r, Request) and r.status is RequestStatus.RUNNING]
             outcome = self.scheduler.fail(alive)
         else:
             sampled = list(reply.sampled)
-            self._end_faulty(plan, schedule, reply, slots_before)
+            self._end_faulty(plan, schedule, reply, begun.slots)
             for place, row in enumerate(schedule.rows):
                 if isinstance(row, Request) and row.status is not RequestStatus.RUNNING:
                     sampled[place] = None  # aborted while the forward ran: no token follows
@@ -376,47 +323,11 @@ class Engine:
                 if token is not None
             }
             outcome = self.scheduler.update(schedule, chosen)
-        slots = self._slots_of_step(schedule, slots_before)
-        end_s = self.clock.now()
-        self._note(outcome, slots_before, end_s, error)
+        times = StepTimes(start_s, self.clock.now(), schedule_s)
+        self._note(outcome, begun.slots, times.end_s, error)
         if error:
-            self._pending.error(error)
-        events = self._pending.take(
-            admitted=admissions(schedule),
-            preempted=preemptions(schedule),
-            released_before=releases(schedule.released),
-            sampled=[i for token in sampled if token for i in (token.token_id, *(t for t, _ in token.top))],
-            blocks=self._blocks_moved(),
-        )
-        return StepRecord(
-            step=plan.step,
-            epoch=self.epoch,
-            mode=self._mode_name,
-            policy=self.scheduler.policy.name,
-            layout=plan.layout,
-            start_s=start_s,
-            end_s=end_s,
-            shape=geometry.shape,
-            num_keys=geometry.num_keys,
-            tokens=tokens,
-            max_num_batched_tokens=self.config.max_num_batched_tokens,
-            max_num_seqs=self.config.max_num_seqs,
-            segments=segments_of(plan, geometry, sampled, lengths),
-            slots=slots,
-            waiting_count=waiting_count,
-            waiting=waiting,
-            free_blocks=self.kv.pool.num_free,
-            num_blocks=self.kv.pool.num_blocks,
-            kv_tokens=self.num_kv_tokens,
-            events=events,
-            draining=draining,
-            schedule_s=schedule_s,
-            forward_s=reply.forward_s if reply else 0.0,
-            sample_s=reply.sample_s if reply else 0.0,
-            failed=reply is None,
-            cached_blocks=self.kv.pool.num_cached,
-            cached_runs=self._cached_runs(plan.step, has_entered=bool(schedule.admitted)),
-        )
+            self._records.error(error)
+        return self._records.step(begun, sampled, reply, times)
 
     def _end_faulty(
         self, plan: Plan, schedule: Schedule, reply: Reply, slots: Mapping[str, int | None]
@@ -428,55 +339,16 @@ class Engine:
             cause = causes.get(request.request_id, "")
             if cause and request.status is RequestStatus.RUNNING:
                 self._note(self.scheduler.fail_spoilt(request, schedule), slots, error=cause)
-                self._pending.error(cause)
-
-    def _slots_of_step(self, schedule: Schedule, slots_before: dict[str, int]) -> tuple[SlotRecord, ...]:
-        """Who was in which slot during the step: those still there, and those that ended in it."""
-        slots = []
-        for row in schedule.rows:
-            if isinstance(row, HeldSlot):
-                slots.append(held_slot(row))
-            else:
-                slots.append(request_slot(row, slots_before[row.request_id]))
-        present = {slot.slot for slot in slots}
-        slots += [slot for slot in slots_now(self.scheduler) if slot.slot not in present]
-        return tuple(sorted(slots, key=lambda s: s.slot))
-
-    @property
-    def num_kv_tokens(self) -> int:
-        """Tokens whose KV is stored, frozen ones of held slots included, shared ones once."""
-        running = sum(r.num_computed_tokens for r in self.scheduler.running)
-        held = sum(h.request.num_computed_tokens for h in self.scheduler.held.values() if h.has_blocks)
-        return running + held - self.kv.pool.num_extra_holders * self.config.block_size
+                self._records.error(cause)
 
     def take_quiet_record(self) -> QuietRecord | None:
         """What changed since the last record without a step; None if nothing did."""
-        if self._pending.is_empty:
-            return None
-        events = self._pending.take(blocks=self._blocks_moved())
-        return QuietRecord(self.step_number, self.clock.now(), events)
-
-    def _blocks_moved(self) -> BlockMoves:
-        moved, self._seen_blocks = block_moves(self.kv.pool, self._seen_blocks)
-        return moved
-
-    def _cached_runs(self, step: int, *, has_entered: bool) -> tuple[tuple[int, int], ...] | None:
-        """Which free blocks hold a prefix, where the record has to say it."""
-        pool = self.kv.pool
-        if not pool.num_cached:
-            return None
-        is_known = pool.cached_version == self._said_cached
-        if is_known and not has_entered and step % CACHED_RUNS_EVERY:
-            return None
-        self._said_cached = pool.cached_version
-        return pool.cached_runs()
+        return self._records.quiet(self.step_number)
 
     def _note(
         self, outcome: Outcome, slots: Mapping[str, int | None], time_s: float | None = None, error: str = ""
     ) -> None:
-        now = self.clock.now() if time_s is None else time_s
+        """Whoever has ended is the engine's no more, and the next record's."""
         for request in outcome.finished:
-            cause = error if request.status is RequestStatus.FINISHED_ERROR else ""
-            self._pending.finished(request, slots.get(request.request_id), now, cause)
             self.requests.pop(request.request_id, None)
-        self._pending.released(releases(outcome.released), outcome.barrier)
+        self._records.outcome(outcome, slots, self.clock.now() if time_s is None else time_s, error)

@@ -5,7 +5,7 @@ Pure functions; `recorder.py` decides what goes into which record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from engine.config import EngineConfig
 from engine.request import Request, RequestStatus
@@ -123,7 +123,7 @@ def segments_of(
     return tuple(segments)
 
 
-def request_slot(request: Request, slot: int) -> SlotRecord:
+def _request_slot(request: Request, slot: int) -> SlotRecord:
     """A running request in its slot, as it stands now."""
     return SlotRecord(
         slot,
@@ -136,7 +136,7 @@ def request_slot(request: Request, slot: int) -> SlotRecord:
     )
 
 
-def held_slot(held: HeldSlot) -> SlotRecord:
+def _held_slot(held: HeldSlot) -> SlotRecord:
     """A held slot, as it stands now."""
     request = held.request
     return SlotRecord(
@@ -153,9 +153,33 @@ def held_slot(held: HeldSlot) -> SlotRecord:
 
 def slots_now(scheduler: Scheduler) -> tuple[SlotRecord, ...]:
     """Occupied slots, by number."""
-    running = [request_slot(r, r.slot) for r in scheduler.running if r.slot is not None]
-    held = [held_slot(h) for h in scheduler.held.values()]
+    running = [_request_slot(r, r.slot) for r in scheduler.running if r.slot is not None]
+    held = [_held_slot(h) for h in scheduler.held.values()]
     return tuple(sorted([*running, *held], key=lambda s: s.slot))
+
+
+def slots_of_step(
+    scheduler: Scheduler, schedule: Schedule, slots: Mapping[str, int]
+) -> tuple[SlotRecord, ...]:
+    """Who was in which slot during a step: those still there, and those that ended in it.
+
+    Args:
+        slots: each scheduled row's, by request id.
+    """
+    fed = [
+        _held_slot(row) if isinstance(row, HeldSlot) else _request_slot(row, slots[row.request_id])
+        for row in schedule.rows
+    ]
+    present = {slot.slot for slot in fed}
+    fed += [slot for slot in slots_now(scheduler) if slot.slot not in present]
+    return tuple(sorted(fed, key=lambda slot: slot.slot))
+
+
+def num_kv_tokens(scheduler: Scheduler) -> int:
+    """Tokens whose KV is stored, frozen ones of held slots included, shared ones once."""
+    running = sum(request.num_computed_tokens for request in scheduler.running)
+    held = sum(one.request.num_computed_tokens for one in scheduler.held.values() if one.has_blocks)
+    return running + held - scheduler.kv.pool.num_extra_holders * scheduler.config.block_size
 
 
 def waiting_now(scheduler: Scheduler, blocked: str) -> tuple[WaitingRecord, ...]:

@@ -39,6 +39,7 @@ from engine.live.model_life import DEATHS_APART_S, ModelLife, other_model
 from engine.live.pace import Pace
 from engine.live.publishing import Publisher, Standing, status_of
 from engine.live.settings import Settings
+from engine.live.speed import SpeedLimit
 from engine.live.state import Failure, Rejection
 from engine.runner import (
     Died,
@@ -102,7 +103,7 @@ class EngineLoop:
         self.engine: Engine | None = None
         self.settings = Settings(config)
         self._pace = Pace(paused)
-        self._speed = speed
+        self._speed = SpeedLimit(speed, self.clock.source)
         self._n_top = n_top
         self._token_bytes = token_bytes
         #: Of the loaded model.
@@ -116,7 +117,6 @@ class EngineLoop:
         self._closed = False
         self._last_fault_at = float("-inf")
         self._rejection: Rejection | None = None
-        self._next_step_at = 0.0
         self._publisher = Publisher(mailbox, self.clock.source)
 
     # -- the thread ---------------------------------------------------------------------------
@@ -245,12 +245,12 @@ class EngineLoop:
             return float("inf")
         if self._pace.is_standing:
             return float("inf")
-        return self._next_step_at - self.clock.source() if self._speed else 0.0
+        return self._speed.wait_s
 
     def _step(self) -> None:
         engine = self.engine
         assert engine is not None
-        self._next_step_at = self.clock.source() + (1 / self._speed if self._speed else 0.0)
+        self._speed.step_begins()
         self.settings.apply(engine)
         try:
             record = engine.step(self._cancelled_meanwhile)
@@ -309,10 +309,7 @@ class EngineLoop:
             case Configure():
                 self._ask(lambda: self.settings.ask(command))
             case SetSpeed(steps_per_s):
-                if steps_per_s is not None and not steps_per_s > 0:
-                    self._reject(f"speed must be more than 0 steps a second, not {steps_per_s}")
-                else:
-                    self._speed, self._next_step_at = steps_per_s, 0.0
+                self._ask(lambda: self._speed.set(steps_per_s))
             case Pause() | Resume() | Step() | RunUntil():
                 self._pace.apply(command)
             case Restart():
@@ -468,7 +465,7 @@ class EngineLoop:
             pending_mode=settings.pending_mode,
             config=settings.config,
             pending_config=settings.pending_config,
-            speed=self._speed,
+            speed=self._speed.steps_per_s,
             num_records=self.history.total,
             rejection=self._rejection,
             load=self._load.now if self._load else None,

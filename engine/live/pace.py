@@ -1,7 +1,7 @@
 """Whether records go on: paused, so many single steps, or until something has happened.
 
-Every loop that feeds a screen has one: an engine's, a recording's, an observed server's. Knows no clock;
-steps a second are each loop's own.
+Every loop that feeds a screen has one: an engine's, a race's, a recording's, an observed server's. Knows
+no clock: steps a second are `speed.py`'s.
 """
 
 from __future__ import annotations

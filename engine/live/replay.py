@@ -15,6 +15,7 @@ from engine.live.channels import CommandQueue, History, Mailbox
 from engine.live.commands import Close, Command, Pause, Resume, RunUntil, SetSpeed, Step
 from engine.live.guest import Lend
 from engine.live.pace import Pace
+from engine.live.speed import SpeedLimit
 from engine.live.standing import config_of, standing_after
 from engine.live.state import EngineState, Rejection, Status
 from engine.stream.records import QuietRecord, Record, StepRecord, TraceHeader
@@ -61,10 +62,8 @@ class ReplayLoop:
         self._mailbox = mailbox
         self._history = history
         self._pace = Pace(paused)
-        self._speed = speed
+        self._speed = SpeedLimit(speed, now_s)
         self._upto = upto
-        self._now_s = now_s
-        self._next_at = 0.0
         self._last: StepRecord | None = None
         self._late: list[QuietRecord] = []
         self._config = EngineConfig(block_size=header.block_size, max_model_len=max(2, header.max_model_len))
@@ -88,9 +87,8 @@ class ReplayLoop:
             self._publish()
             self._commands.wait(min(wait_s, POLL_S))
             return
-        if self._speed is not None:
-            self._next_at = self._now_s() + 1 / self._speed
-        for _ in range(1 if self._speed is not None and not self._is_hurrying else _AT_ONCE):
+        self._speed.step_begins()
+        for _ in range(1 if self._speed.steps_per_s is not None and not self._is_hurrying else _AT_ONCE):
             self._play()
             if self._time_to_step() > 0 and not self._is_hurrying:
                 break
@@ -111,7 +109,7 @@ class ReplayLoop:
             return 0.0
         if self._pace.is_standing:
             return float("inf")
-        return 0.0 if self._speed is None or self._pace.steps_left else self._next_at - self._now_s()
+        return 0.0 if self._pace.steps_left else self._speed.wait_s
 
     def _play(self) -> None:
         """Append the records up to the next step's."""
@@ -148,14 +146,20 @@ class ReplayLoop:
         match command:
             case Pause() | Resume() | Step() | RunUntil():
                 self._pace.apply(command)
-            case SetSpeed(speed) if speed is None or speed > 0:
-                self._speed, self._next_at = speed, 0.0
+            case SetSpeed(speed):
+                self._set_speed(speed)
             case Close():
                 self._is_closed = True
             case Lend(guest):
                 guest.lost(NO_MODEL)
             case _:
                 self._reject(NO_MODEL)
+
+    def _set_speed(self, steps_per_s: float | None) -> None:
+        try:
+            self._speed.set(steps_per_s)
+        except ValueError as exc:
+            self._reject(str(exc))
 
     def _reject(self, message: str) -> None:
         self._rejection = Rejection.after(self._rejection, message)
@@ -175,7 +179,7 @@ class ReplayLoop:
             model=self._info,
             mode=last.mode if last else self._config.mode,
             config=self._config,
-            speed=self._speed,
+            speed=self._speed.steps_per_s,
             step=last.step if last else 0,
             time_s=last.end_s if last else 0.0,
             slots=now.slots,

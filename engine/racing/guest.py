@@ -18,7 +18,9 @@ from engine.engine import Engine, StepLost
 from engine.live.channels import CommandQueue, History, Mailbox
 from engine.live.commands import Close, Command, Pause, PromptRequest, Resume, SetSpeed, Step
 from engine.live.guest import GUEST_TICKETS, Lent
+from engine.live.pace import Pace
 from engine.live.prompting import inputs_of, most_tokens, prompts_of
+from engine.live.speed import SpeedLimit
 from engine.live.state import EngineState, Failure, Status
 from engine.racing.arriving import LaneFeed
 from engine.racing.race import LaneSpec, Race, smallest_arena, with_room
@@ -65,15 +67,13 @@ class RaceGuest:
         self.commands = CommandQueue()
         self.channels = tuple(LaneChannels() for _ in self.lanes)
         self._source = source
-        self._speed = speed
-        self._paused = paused
+        self._pace = Pace(paused)
+        self._speed = SpeedLimit(speed, source)
         self._warm_up_steps = warm_up_steps
-        self._rounds_left = 0
         self._lent: Lent | None = None
         self._race: Race | None = None
         self._failure: Failure | None = None
         self._is_over = False
-        self._next_round_at = 0.0
         self._published_at = float("-inf")
         self._version = 0
 
@@ -187,15 +187,10 @@ class RaceGuest:
 
     def _apply(self, command: Command) -> None:
         match command:
-            case Pause():
-                self._paused, self._rounds_left = True, 0
-            case Resume():
-                self._paused, self._rounds_left = False, 0
-            case Step(count):
-                self._paused = True
-                self._rounds_left += count
+            case Pause() | Resume() | Step():
+                self._pace.apply(command)
             case SetSpeed(rounds_per_s) if rounds_per_s is None or rounds_per_s > 0:
-                self._speed, self._next_round_at = rounds_per_s, 0.0
+                self._speed.set(rounds_per_s)
             case Close():
                 self._end()
         self._publish()
@@ -217,15 +212,13 @@ class RaceGuest:
             return float("inf")
         if not race.is_even:
             return 0.0
-        if self._paused and not self._rounds_left:
-            return float("inf")
-        return self._next_round_at - self._source() if self._speed else 0.0
+        return float("inf") if self._pace.is_standing else self._speed.wait_s
 
     def _step(self) -> None:
         race = self._race
         assert race is not None
-        if race.is_even and self._speed:
-            self._next_round_at = self._source() + 1 / self._speed
+        if race.is_even:
+            self._speed.step_begins()
         lane = race.lane
         try:
             lane, record = race.step()
@@ -238,8 +231,8 @@ class RaceGuest:
             return
         self.channels[lane].history.append(record)
         if race.is_even:
-            self._rounds_left = max(0, self._rounds_left - 1)
-        is_edge = self._paused or not race.engines[lane].has_work
+            self._pace.step_taken()
+        is_edge = self._pace.is_paused or not race.engines[lane].has_work
         if is_edge or self._source() - self._published_at >= PUBLISH_EVERY_S:
             self._publish()
 
@@ -254,7 +247,7 @@ class RaceGuest:
             return "loading"
         if not engine.has_work:
             return "idle"
-        return "paused" if self._paused and not self._rounds_left else "running"
+        return "paused" if self._pace.is_standing else "running"
 
     def _publish(self) -> None:
         self._version += 1
@@ -267,12 +260,12 @@ class RaceGuest:
         state = EngineState(
             version=self._version,
             status=self._status(engine),
-            paused=self._paused and not self._rounds_left,
+            paused=self._pace.is_standing,
             failure=self._failure,
             model=self._lent.info if self._lent else None,
             mode=lane.config.mode,
             config=lane.config,
-            speed=self._speed,
+            speed=self._speed.steps_per_s,
             num_records=channels.history.total,
         )
         if engine is None:

@@ -32,9 +32,10 @@ from engine.live.commands import (
     Step,
     Submit,
 )
-from engine.live.guest import GUEST_TICKETS, Guest, Lend, Lent
-from engine.live.load import LOAD_TICKET, MOST_WAITING, LoadSpec, StartLoad, StopLoad
-from engine.live.load_feed import LoadFeed
+from engine.live.guest import GUEST_TICKETS, Lend
+from engine.live.host import Host
+from engine.live.load import LOAD_TICKET, StartLoad, StopLoad
+from engine.live.load_feed import LoadGenerator
 from engine.live.model_life import DEATHS_APART_S, ModelLife, other_model
 from engine.live.pace import Pace
 from engine.live.publishing import Publisher, Standing, status_of
@@ -51,6 +52,7 @@ from engine.runner import (
     Ready,
     RunnerDied,
     RunnerError,
+    RunnerEvent,
 )
 from engine.stream.records import Record
 from engine.verify.verifier import Verifier
@@ -106,12 +108,12 @@ class EngineLoop:
         self._speed = SpeedLimit(speed, self.clock.source)
         self._n_top = n_top
         self._token_bytes = token_bytes
-        #: Of the loaded model.
-        self._read_tokens: Callable[[int], bytes] | None = None
+        #: Taken out of the queue, and out of the runner, and not yet done.
         self._backlog: deque[Command] = deque()
+        self._news: deque[RunnerEvent] = deque()
         self._arrivals = Arrivals(runner, new_seed)
-        self._guest: Guest | None = None
-        self._load: LoadFeed | None = None
+        self._host = Host()
+        self._load = LoadGenerator(self.clock.source)
         self._model = ModelLife(runner, self.clock.source)
         self._verifier = Verifier(runner, self.clock.source) if verify else None
         self._closed = False
@@ -148,7 +150,7 @@ class EngineLoop:
             Exception: a fault while there is no engine, or none that could run.
         """
         try:
-            self._turn()
+            self.turn()
         except RunnerError:
             raise
         except Exception as exc:
@@ -161,9 +163,7 @@ class EngineLoop:
         """The engine broke: what it held cannot be trusted, and its requests end."""
         words = f"the engine broke: {cause}"
         self._append(engine.write_off(words))
-        if self._guest is not None:
-            self._guest.lost(words)
-            self._guest = None
+        self._host.send_away(words)
         now, last = self.clock.source(), self._last_fault_at
         self._last_fault_at = now
         if now - last < DEATHS_APART_S:
@@ -173,64 +173,39 @@ class EngineLoop:
         self._arrivals.ask_again(engine.info)
         self._publish()
 
+    def turn(self) -> None:
+        """Take in what is new, then do a step, let somebody else use the model, or wait a little.
+
+        A runner that dies under way is started again: nothing else of the turn is done.
+        """
+        try:
+            self._turn()
+        except StepLost as lost:
+            self._append(lost.record)
+            self._after_death(str(lost), lost.record.step)
+        except RunnerDied as death:
+            self._after_death(str(death), None)
+
     def _turn(self) -> None:
         self._take_runner_events()
         self._take_commands()
-        if self._load is not None:
-            self._take_load(self._load)
+        is_running = self._model.can_run and not self._pace.is_paused and not self._host
+        if stopped := self._load.enter(self.engine, is_running=is_running):
+            self._reject(stopped)
         self._keep_quiet_changes()
         if self._closed:
             return
-        wait_s = self._time_to_step() if self._guest is None else self._guest_turn(self._guest)
-        if wait_s <= 0 and self._guest is None:
+        if self._host:
+            wait_s = self._host.turn()
+        elif (wait_s := self._time_to_step()) <= 0:
             self._step()
-        elif self._verifier is not None and self._can_check(self._verifier, wait_s):
+        if wait_s <= 0:
+            return
+        if self._verifier is not None and self._can_check(self._verifier, wait_s):
             self._check(self._verifier)
-        elif wait_s > 0:
+        else:
             self._publish(if_news=True)
             self.commands.wait(min(wait_s, POLL_S))
-
-    def _guest_turn(self, guest: Guest) -> float:
-        """Let a guest do a step while this loop's own engine stands still; seconds until its next."""
-        try:
-            wait_s = guest.turn()
-        except RunnerDied as exc:
-            self._after_death(str(exc), None)
-            return 0.0
-        if guest.is_over:
-            self._guest, wait_s = None, 0.0
-        return wait_s
-
-    def _lend(self, guest: Guest) -> None:
-        self._guest = guest
-        if self.engine is None or not self._model.is_ready:
-            guest.lost("the model is not loaded")
-            return
-        info, epoch = self.engine.info, self.engine.epoch
-        try:
-            guest.begin(Lent(self.runner, info, epoch, self._read_tokens, self._n_top))
-        except RunnerDied as exc:
-            self._after_death(str(exc), None)
-
-    # -- generated load -----------------------------------------------------------------------
-
-    def _start_load(self, spec: LoadSpec) -> None:
-        engine = self.engine if self._model.is_ready else None
-        self._load = LoadFeed.begin(spec, engine, self.runner, self.clock.source())
-
-    def _take_load(self, load: LoadFeed) -> None:
-        """Enqueue what arrived meanwhile."""
-        if self.engine is None:
-            return
-        is_running = self._model.can_run and not self._pace.is_paused and self._guest is None
-        load.enter(self.engine, self.clock.source(), self._read_tokens, is_running=is_running)
-        if len(self.engine.scheduler.waiting) >= MOST_WAITING:
-            self._load = None
-            self._reject(f"the load has stopped: {MOST_WAITING:,} requests wait")
-
-    def _take_load_text(self, event: Encoded) -> None:
-        if self._load is not None and self.engine is not None:
-            self._load.take_text(event.prompts[0].token_ids, self._read_tokens)
 
     # -- steps --------------------------------------------------------------------------------
 
@@ -252,12 +227,7 @@ class EngineLoop:
         assert engine is not None
         self._speed.step_begins()
         self.settings.apply(engine)
-        try:
-            record = engine.step(self._cancelled_meanwhile)
-        except StepLost as lost:
-            self._append(lost.record)
-            self._after_death(str(lost), lost.record.step)
-            return
+        record = engine.step(self._cancelled_meanwhile)
         self._pace.step_taken()
         if record is not None:
             self._append(record)
@@ -273,16 +243,12 @@ class EngineLoop:
 
     def _can_check(self, verifier: Verifier, wait_s: float) -> bool:
         """Whether there is something to check, and time for a piece of it before the next step is due."""
-        is_free = self._model.can_run and self._guest is None
+        is_free = self._model.can_run and not self._host
         return is_free and len(verifier) > 0 and wait_s > 2 * verifier.piece_s
 
     def _check(self, verifier: Verifier) -> None:
         assert self.engine is not None
-        try:
-            verdict = verifier.turn()
-        except RunnerDied as exc:
-            self._after_death(str(exc), None)
-            return
+        verdict = verifier.turn()
         if verdict is not None:
             self.engine.note_verified(verdict)
             self._keep_quiet_changes()
@@ -315,11 +281,11 @@ class EngineLoop:
             case Restart():
                 self._model.restart()
             case StartLoad(spec):
-                self._ask(lambda: self._start_load(spec))
+                self._ask(lambda: self._load.start(spec, self.engine if self._model.is_ready else None))
             case StopLoad():
-                self._load = None
+                self._load.stop()
             case Lend(guest):
-                self._lend(guest)
+                self._host.lend(guest, self.engine if self._model.is_ready else None)
             case Close():
                 self._closed = True
         if not self._pace.is_paused or not (self.engine and self.engine.has_work):
@@ -345,8 +311,9 @@ class EngineLoop:
     # -- the model process --------------------------------------------------------------------
 
     def _take_runner_events(self) -> None:
-        for event in self.runner.poll():
-            match event:
+        self._news.extend(self.runner.poll())
+        while self._news:
+            match event := self._news.popleft():
                 case Loading():
                     self._model.loading = event
                 case Ready(info, epoch):
@@ -354,9 +321,9 @@ class EngineLoop:
                 case LoadFailed():
                     self._model.cannot_load(event)
                 case Encoded(ticket=ticket) if ticket >= GUEST_TICKETS:
-                    self._answer_guest(event)
+                    self._host.take(event)
                 case Encoded(ticket=ticket) if ticket == LOAD_TICKET:
-                    self._take_load_text(event)
+                    self._load.take(event, self.engine)
                 case Encoded():
                     assert self.engine is not None
                     for error in self._arrivals.enter(self.engine, event):
@@ -364,25 +331,16 @@ class EngineLoop:
                 case Died(message):
                     self._after_death(message, None)
 
-    def _answer_guest(self, event: Encoded) -> None:
-        if self._guest is None:
-            return
-        try:
-            self._guest.take(event)
-        except RunnerDied as exc:
-            self._after_death(str(exc), None)
-
     def _model_is_ready(self, info: ModelInfo, epoch: int) -> None:
         try:
             if self.engine is None:
-                self._read_tokens = self._token_bytes(info)
                 self.settings.fit(info)
                 self.engine = Engine(
                     self.settings.config,
                     self.runner,
                     info,
                     clock=self.clock,
-                    token_bytes=self._read_tokens,
+                    token_bytes=self._token_bytes(info),
                     n_top=self._n_top,
                     epoch=epoch,
                     first_index=self._arrivals.num_taken,
@@ -391,9 +349,8 @@ class EngineLoop:
                 self.engine = self._on_other_model(self.engine, info, epoch)
             else:
                 self.engine.reset(epoch, self._model.death_reason)
-        except RunnerDied as exc:
-            self._after_death(str(exc), None)
-            return
+        except RunnerDied:
+            raise
         except RunnerError as exc:
             self._model.failure = Failure("KV cache", str(exc), "use fewer blocks: --num-blocks")
             return
@@ -409,19 +366,15 @@ class EngineLoop:
         self._append(engine.write_off(words))
         if self._verifier is not None:
             self._verifier.give_up(words)
-        if self._load is not None:
-            self._load = None
+        if self._load.stop():
             self._reject(f"the load has stopped: {words}")
-        self._read_tokens = self._token_bytes(info)
         self.settings.fit(info)
-        return engine.successor_on(info, self._read_tokens, epoch)
+        return engine.successor_on(info, self._token_bytes(info), epoch)
 
     def _after_death(self, reason: str, step: int | None) -> None:
         """The model process died, in a step or (None) between two."""
-        if self._guest is not None:
-            self._guest.lost(reason)
-        if self._load is not None and not self._load.has_text:
-            self._load = None  # its question died with the process
+        self._host.lost(reason)
+        self._load.model_died()
         if self.engine is None:
             self._reject(reason)  # there is no record yet to say it in
         self._model.died(reason, step, start_again=not self._closed)
@@ -468,7 +421,7 @@ class EngineLoop:
             speed=self._speed.steps_per_s,
             num_records=self.history.total,
             rejection=self._rejection,
-            load=self._load.now if self._load else None,
+            load=self._load.now,
             verifying=None if self._verifier is None else len(self._verifier),
         )
         self._publisher.publish(standing, self.engine, self._arrivals, self.clock.now(), if_news=if_news)

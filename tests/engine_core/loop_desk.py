@@ -61,7 +61,7 @@ class Desk:
 
     def turn(self, times: int = 1) -> EngineState:
         for _ in range(times):
-            self.loop._turn()
+            self.loop.turn()
         return self.mailbox.latest()
 
     def say(self, *commands: Command, turns: int = 4) -> EngineState:

@@ -73,7 +73,7 @@ def test_a_longer_prompt_than_the_text_begins_it_again() -> None:
 def test_requests_enter_the_engine_with_their_text() -> None:
     runner = FakeRunner()
     engine = Engine(EngineConfig(), runner, runner.info, token_bytes=fake_token_bytes)
-    fed().enter(engine, 10.0, fake_token_bytes, is_running=True)
+    fed().enter(engine, 10.0, is_running=True)
     record = engine.take_quiet_record()
     assert record is not None and len(record.events.submitted) > 20
     request = record.events.submitted[0]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from loop_desk import Desk, prompts
 
 from engine.clock import EngineClock
 from engine.config import EngineConfig
@@ -198,6 +199,15 @@ def test_the_live_engine_stands_still_and_goes_on_afterwards() -> None:
     loop.commands.put(Close())
     thread.join(5)
     assert {c.mailbox.latest().status for c in guest.channels} == {"closed"}
+
+
+def test_a_paused_engine_takes_no_step_when_the_race_is_over() -> None:
+    desk = Desk(paused=True)
+    guest = RaceGuest(lanes())
+    desk.say(prompts("ab"), Lend(guest))
+    guest.commands.put(Close())
+    assert desk.turn(3).waiting_count == 1
+    assert guest.is_over and not desk.steps
 
 
 def test_a_dead_model_ends_the_race_and_the_live_engine_loads_it_again() -> None:

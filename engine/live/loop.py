@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from engine.clock import EngineClock
 from engine.config import EngineConfig
 from engine.engine import Engine, StepLost
-from engine.live.arrivals import Arrivals
 from engine.live.channels import CommandQueue, History, Mailbox
 from engine.live.commands import (
     Cancel,
@@ -32,28 +31,15 @@ from engine.live.commands import (
     Step,
     Submit,
 )
-from engine.live.guest import GUEST_TICKETS, Lend
-from engine.live.host import Host
-from engine.live.load import LOAD_TICKET, StartLoad, StopLoad
-from engine.live.load_feed import LoadGenerator
-from engine.live.model_life import DEATHS_APART_S, ModelLife, other_model
+from engine.live.guest import Lend
+from engine.live.load import StartLoad, StopLoad
+from engine.live.model_users import ModelUsers, TokenBytesFor
 from engine.live.pace import Pace
-from engine.live.publishing import Publisher, Standing, status_of
+from engine.live.publishing import LoopStanding, Publisher, status_of
 from engine.live.settings import Settings
 from engine.live.speed import SpeedLimit
 from engine.live.state import Failure, Rejection
-from engine.runner import (
-    Died,
-    Encoded,
-    LoadFailed,
-    Loading,
-    ModelInfo,
-    ModelRunner,
-    Ready,
-    RunnerDied,
-    RunnerError,
-    RunnerEvent,
-)
+from engine.runner import ModelRunner, RunnerDied, RunnerError
 from engine.stream.records import Record
 from engine.verify.verifier import Verifier
 
@@ -61,8 +47,6 @@ from engine.verify.verifier import Verifier
 POLL_S = 0.02
 #: While steps follow each other faster than this, not every one is published, seconds.
 PUBLISH_EVERY_S = 0.015
-
-TokenBytesFor = Callable[[ModelInfo], Callable[[int], bytes] | None]
 
 
 class EngineLoop:
@@ -102,24 +86,30 @@ class EngineLoop:
         self.mailbox = mailbox
         self.history = history
         self.clock = clock or EngineClock()
-        self.engine: Engine | None = None
         self.settings = Settings(config)
         self._pace = Pace(paused)
         self._speed = SpeedLimit(speed, self.clock.source)
-        self._n_top = n_top
-        self._token_bytes = token_bytes
-        #: Taken out of the queue, and out of the runner, and not yet done.
+        #: Taken out of the queue and not yet done.
         self._backlog: deque[Command] = deque()
-        self._news: deque[RunnerEvent] = deque()
-        self._arrivals = Arrivals(runner, new_seed)
-        self._host = Host()
-        self._load = LoadGenerator(self.clock.source)
-        self._model = ModelLife(runner, self.clock.source)
-        self._verifier = Verifier(runner, self.clock.source) if verify else None
+        self._users = ModelUsers(
+            runner,
+            self.clock,
+            self.settings,
+            token_bytes=token_bytes,
+            n_top=n_top,
+            new_seed=new_seed,
+            verify=verify,
+            append=self._append,
+            reject=self._reject,
+        )
         self._closed = False
-        self._last_fault_at = float("-inf")
         self._rejection: Rejection | None = None
         self._publisher = Publisher(mailbox, self.clock.source)
+
+    @property
+    def engine(self) -> Engine | None:
+        """None until the model was there once."""
+        return self._users.engine
 
     # -- the thread ---------------------------------------------------------------------------
 
@@ -135,11 +125,11 @@ class EngineLoop:
             while not (self._closed or should_stop()):
                 self._guarded_turn()
         except Exception as exc:
-            self._model.failure = Failure("engine", f"{type(exc).__name__}: {exc}")
+            self._users.model.failure = Failure("engine", f"{type(exc).__name__}: {exc}")
             raise
         finally:
             self.runner.close()
-            self._closed = self._model.failure is None
+            self._closed = self._users.model.failure is None
             self._publish()
 
     def _guarded_turn(self) -> None:
@@ -154,24 +144,12 @@ class EngineLoop:
         except RunnerError:
             raise
         except Exception as exc:
-            if self.engine is None or self._model.failure is not None:
+            if self.engine is None or self._users.model.failure is not None:
                 raise
             traceback.print_exc()
-            self._after_fault(f"{type(exc).__name__}: {exc}", self.engine)
-
-    def _after_fault(self, cause: str, engine: Engine) -> None:
-        """The engine broke: what it held cannot be trusted, and its requests end."""
-        words = f"the engine broke: {cause}"
-        self._append(engine.write_off(words))
-        self._host.send_away(words)
-        now, last = self.clock.source(), self._last_fault_at
-        self._last_fault_at = now
-        if now - last < DEATHS_APART_S:
-            self._model.failure = Failure("engine", cause)
-        self.engine = engine.successor()
-        self._pace.steps_left = 0
-        self._arrivals.ask_again(engine.info)
-        self._publish()
+            self._users.broke(self.engine, f"{type(exc).__name__}: {exc}")
+            self._pace.steps_left = 0
+            self._publish()
 
     def turn(self) -> None:
         """Take in what is new, then do a step, let somebody else use the model, or wait a little.
@@ -186,23 +164,30 @@ class EngineLoop:
         except RunnerDied as death:
             self._after_death(str(death), None)
 
+    def _after_death(self, reason: str, step: int | None) -> None:
+        self._users.died(reason, step, start_again=not self._closed)
+        if not self._closed:
+            self._publish()
+
     def _turn(self) -> None:
-        self._take_runner_events()
+        users = self._users
+        if users.take_news():
+            self._publish()
         self._take_commands()
-        is_running = self._model.can_run and not self._pace.is_paused and not self._host
-        if stopped := self._load.enter(self.engine, is_running=is_running):
+        is_running = users.model.can_run and not self._pace.is_paused and not users.host
+        if stopped := users.load.enter(users.engine, is_running=is_running):
             self._reject(stopped)
         self._keep_quiet_changes()
         if self._closed:
             return
-        if self._host:
-            wait_s = self._host.turn()
+        if users.host:
+            wait_s = users.host.turn()
         elif (wait_s := self._time_to_step()) <= 0:
             self._step()
         if wait_s <= 0:
             return
-        if self._verifier is not None and self._can_check(self._verifier, wait_s):
-            self._check(self._verifier)
+        if users.verifier is not None and self._can_check(users.verifier, wait_s):
+            self._check(users.verifier)
         else:
             self._publish(if_news=True)
             self.commands.wait(min(wait_s, POLL_S))
@@ -212,10 +197,10 @@ class EngineLoop:
     def _time_to_step(self) -> float:
         """Seconds until the next step may start; infinity while there is nothing to run."""
         engine = self.engine
-        if engine is None or not self._model.can_run:
+        if engine is None or not self._users.model.can_run:
             return float("inf")
         if not engine.has_work:
-            if not self._arrivals:
+            if not self._users.arrivals:
                 self._pace.steps_left = 0  # stepping an empty engine is no promise for later
             return float("inf")
         if self._pace.is_standing:
@@ -243,7 +228,7 @@ class EngineLoop:
 
     def _can_check(self, verifier: Verifier, wait_s: float) -> bool:
         """Whether there is something to check, and time for a piece of it before the next step is due."""
-        is_free = self._model.can_run and not self._host
+        is_free = self._users.model.can_run and not self._users.host
         return is_free and len(verifier) > 0 and wait_s > 2 * verifier.piece_s
 
     def _check(self, verifier: Verifier) -> None:
@@ -268,7 +253,7 @@ class EngineLoop:
             case Submit(requests):
                 self._submit(requests)
             case Cancel(request_id):
-                if not self._arrivals.cancel(request_id) and self.engine is not None:
+                if not self._users.arrivals.cancel(request_id) and self.engine is not None:
                     self.engine.abort_request(request_id)
             case SetMode(mode):
                 self._ask(lambda: self.settings.ask_mode(mode))
@@ -279,24 +264,25 @@ class EngineLoop:
             case Pause() | Resume() | Step() | RunUntil():
                 self._pace.apply(command)
             case Restart():
-                self._model.restart()
+                self._users.model.restart()
             case StartLoad(spec):
-                self._ask(lambda: self._load.start(spec, self.engine if self._model.is_ready else None))
+                self._ask(lambda: self._users.load.start(spec, self._users.ready_engine))
             case StopLoad():
-                self._load.stop()
+                self._users.load.stop()
             case Lend(guest):
-                self._host.lend(guest, self.engine if self._model.is_ready else None)
+                self._users.host.lend(guest, self._users.ready_engine)
             case Close():
                 self._closed = True
         if not self._pace.is_paused or not (self.engine and self.engine.has_work):
             self.settings.apply(self.engine)
 
     def _submit(self, requests: tuple[PromptRequest, ...]) -> None:
-        take_index = self.engine.take_index if self.engine else self._arrivals.take_index
-        for error in self._arrivals.submit(requests, self.clock.now(), take_index):
+        arrivals = self._users.arrivals
+        take_index = self.engine.take_index if self.engine else arrivals.take_index
+        for error in arrivals.submit(requests, self.clock.now(), take_index):
             self._reject(error)
-        if self._model.is_ready:
-            self._arrivals.ask()
+        if self._users.model.is_ready:
+            arrivals.ask()
 
     def _ask(self, ask: Callable[[], None]) -> None:
         """Ask for something; what cannot be is refused in words."""
@@ -307,79 +293,6 @@ class EngineLoop:
 
     def _reject(self, message: str) -> None:
         self._rejection = Rejection.after(self._rejection, message)
-
-    # -- the model process --------------------------------------------------------------------
-
-    def _take_runner_events(self) -> None:
-        self._news.extend(self.runner.poll())
-        while self._news:
-            match event := self._news.popleft():
-                case Loading():
-                    self._model.loading = event
-                case Ready(info, epoch):
-                    self._model_is_ready(info, epoch)
-                case LoadFailed():
-                    self._model.cannot_load(event)
-                case Encoded(ticket=ticket) if ticket >= GUEST_TICKETS:
-                    self._host.take(event)
-                case Encoded(ticket=ticket) if ticket == LOAD_TICKET:
-                    self._load.take(event, self.engine)
-                case Encoded():
-                    assert self.engine is not None
-                    for error in self._arrivals.enter(self.engine, event):
-                        self._reject(error)
-                case Died(message):
-                    self._after_death(message, None)
-
-    def _model_is_ready(self, info: ModelInfo, epoch: int) -> None:
-        try:
-            if self.engine is None:
-                self.settings.fit(info)
-                self.engine = Engine(
-                    self.settings.config,
-                    self.runner,
-                    info,
-                    clock=self.clock,
-                    token_bytes=self._token_bytes(info),
-                    n_top=self._n_top,
-                    epoch=epoch,
-                    first_index=self._arrivals.num_taken,
-                )
-            elif info.fingerprint != self.engine.info.fingerprint:
-                self.engine = self._on_other_model(self.engine, info, epoch)
-            else:
-                self.engine.reset(epoch, self._model.death_reason)
-        except RunnerDied:
-            raise
-        except RunnerError as exc:
-            self._model.failure = Failure("KV cache", str(exc), "use fewer blocks: --num-blocks")
-            return
-        self._model.ready()
-        if self._verifier is not None:
-            self._verifier.begin(epoch, info.dtype)
-        self._arrivals.ask_again(info)
-        self._publish()
-
-    def _on_other_model(self, engine: Engine, info: ModelInfo, epoch: int) -> Engine:
-        """The model's files are others now: what was begun on the old one ends, and is not gone on with."""
-        words = other_model(self._model.death_reason)
-        self._append(engine.write_off(words))
-        if self._verifier is not None:
-            self._verifier.give_up(words)
-        if self._load.stop():
-            self._reject(f"the load has stopped: {words}")
-        self.settings.fit(info)
-        return engine.successor_on(info, self._token_bytes(info), epoch)
-
-    def _after_death(self, reason: str, step: int | None) -> None:
-        """The model process died, in a step or (None) between two."""
-        self._host.lost(reason)
-        self._load.model_died()
-        if self.engine is None:
-            self._reject(reason)  # there is no record yet to say it in
-        self._model.died(reason, step, start_again=not self._closed)
-        if not self._closed:
-            self._publish()
 
     # -- out ----------------------------------------------------------------------------------
 
@@ -394,26 +307,23 @@ class EngineLoop:
 
     def _append(self, record: Record) -> None:
         self.history.append(record)
-        if self._verifier is not None:
-            self._verifier.apply(record)
-        is_drained = not (self._arrivals or (self.engine is not None and self.engine.has_work))
-        self._pace.stops_after(record, is_drained=is_drained)
+        if self._users.verifier is not None:
+            self._users.verifier.apply(record)
+        self._pace.stops_after(record, is_drained=not self._users.has_work)
 
     def _publish(self, *, if_news: bool = False) -> None:
         """Publish how things stand; before waiting the last state must be out, but not again and again."""
-        settings = self.settings
-        if self.engine is not None:
-            settings.follow(self.engine)
-        has_work = (self.engine is not None and self.engine.has_work) or bool(self._arrivals)
-        pace = self._pace
-        standing = Standing(
+        users, settings, pace = self._users, self.settings, self._pace
+        if users.engine is not None:
+            settings.follow(users.engine)
+        standing = LoopStanding(
             status=status_of(
-                self._model, is_closed=self._closed, is_standing=pace.is_standing, has_work=has_work
+                users.model, is_closed=self._closed, is_standing=pace.is_standing, has_work=users.has_work
             ),
             paused=pace.is_paused,
             until=pace.until,
-            loading=self._model.loading,
-            failure=self._model.failure,
+            loading=users.model.loading,
+            failure=users.model.failure,
             mode=settings.mode,
             pending_mode=settings.pending_mode,
             config=settings.config,
@@ -421,7 +331,7 @@ class EngineLoop:
             speed=self._speed.steps_per_s,
             num_records=self.history.total,
             rejection=self._rejection,
-            load=self._load.now,
-            verifying=None if self._verifier is None else len(self._verifier),
+            load=users.load.now,
+            verifying=None if users.verifier is None else len(users.verifier),
         )
-        self._publisher.publish(standing, self.engine, self._arrivals, self.clock.now(), if_news=if_news)
+        self._publisher.publish(standing, users.engine, users.arrivals, self.clock.now(), if_news=if_news)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from engine.live.state import Failure
 from engine.runner import LoadFailed, Loading, ModelRunner
 
-#: A second death of the model process within this time stops the restarts, seconds.
+#: A second death of the model process, or fault of the engine, within this time stops the restarts, seconds.
 DEATHS_APART_S = 60.0
 
 
@@ -38,6 +38,7 @@ class ModelLife:
         self._runner = runner
         self._now_s = now_s
         self._last_death: tuple[float, int | None] | None = None
+        self._last_fault_at = float("-inf")
         self.is_ready = False
         self.loading: Loading | None = Loading("starting the model process")
         self.failure: Failure | None = None
@@ -74,6 +75,13 @@ class ModelLife:
         else:
             self.loading = Loading("restarting the model process")
             self._runner.start()
+
+    def engine_broke(self, cause: str) -> None:
+        """The engine on it had a fault; the second within a minute is a failure."""
+        now, last = self._now_s(), self._last_fault_at
+        self._last_fault_at = now
+        if now - last < DEATHS_APART_S:
+            self.failure = Failure("engine", cause)
 
     def restart(self) -> None:
         """Start it again after a failure, with a clean slate; nothing where there is none."""

@@ -21,7 +21,7 @@ from engine.stream.recording import blocked_now, slots_now, waiting_now
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LoopStanding:
     """How a loop stands, beside its engine and its arrivals. `EngineState` says what each field is."""
 
     status: Status
@@ -79,7 +79,13 @@ class Publisher:
         return self._now_s() - self._published_at
 
     def publish(
-        self, standing: Standing, engine: Engine | None, arrivals: Arrivals, time_s: float, *, if_news: bool
+        self,
+        standing: LoopStanding,
+        engine: Engine | None,
+        arrivals: Arrivals,
+        time_s: float,
+        *,
+        if_news: bool,
     ) -> None:
         """Publish how things stand.
 
@@ -97,7 +103,7 @@ class Publisher:
 
 
 def _state(
-    version: int, standing: Standing, engine: Engine | None, arrivals: Arrivals, time_s: float
+    version: int, standing: LoopStanding, engine: Engine | None, arrivals: Arrivals, time_s: float
 ) -> EngineState:
     scheduler = engine.scheduler if engine else None
     is_loading = standing.status == "loading"

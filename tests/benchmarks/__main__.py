@@ -23,6 +23,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
+from tests.benchmarks.attach import attach
 from tests.benchmarks.parts import Effort, modes, pages, peers, start, step
 from tests.benchmarks.quality import quality
 from tests.benchmarks.report import Report, machine, use_cpu_time
@@ -39,6 +40,7 @@ PARTS: dict[str, Callable[[Report, Effort], None]] = {
     "frames": lambda report, _: frames_and_start(report),
     "scale": lambda report, _: scale(report),
     "types": lambda report, _: quality(report),
+    "attach": attach,
 }
 
 

@@ -8,8 +8,9 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import transformers
@@ -17,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 Times = dict[str, list[float]]
+T = TypeVar("T")
 
 
 #: What is timed: elapsed seconds, or with `--cpu` the processor time of this process.
@@ -29,20 +31,29 @@ def use_cpu_time() -> None:
     clock = time.process_time
 
 
-def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int, warm: int = 0) -> Times:
-    """Seconds of each contender in each round; in each round everyone runs once, in turning order."""
+def in_turns(contenders: Mapping[str, Callable[[], T]], rounds: int, warm: int = 0) -> dict[str, list[T]]:
+    """What each contender gave in each round; in each round everyone runs once, in turning order."""
     names = list(contenders)
     for _ in range(warm):
         for name in names:
             contenders[name]()
-    times: Times = {name: [] for name in names}
+    given: dict[str, list[T]] = {name: [] for name in names}
     for number in range(rounds):
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:
-            begun = clock()
-            contenders[name]()
-            times[name].append(clock() - begun)
-    return times
+            given[name].append(contenders[name]())
+    return given
+
+
+def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int, warm: int = 0) -> Times:
+    """Seconds of each contender in each round, as `in_turns`."""
+    return in_turns({name: partial(_timed, run) for name, run in contenders.items()}, rounds, warm)
+
+
+def _timed(run: Callable[[], object]) -> float:
+    begun = clock()
+    run()
+    return clock() - begun
 
 
 def median_ratio(times: Times, slow: str, fast: str) -> float:
@@ -74,6 +85,7 @@ class Report:
 
     machine: dict[str, Any]
     lines: list[Line] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     def add(self, line: Line) -> None:
         """Take a line in, and say it at once: a long run may be broken off."""
@@ -81,8 +93,14 @@ class Report:
         met = {None: "", True: "  met", False: "  NOT MET"}[line.met]
         print(f"  {line.what}: {line.measured:.2f} {line.unit}{met}  {line.note}", flush=True)
 
+    def leave_out(self, why: str) -> None:
+        """Say what is not measured here, and why."""
+        self.left_out.append(why)
+        print(f"  {why}", flush=True)
+
     def as_data(self) -> dict[str, Any]:
-        return {"machine": self.machine, "lines": [asdict(line) | {"met": line.met} for line in self.lines]}
+        lines = [asdict(line) | {"met": line.met} for line in self.lines]
+        return {"machine": self.machine, "lines": lines, "left_out": self.left_out}
 
     def print(self) -> None:
         """The table."""
@@ -94,7 +112,10 @@ class Report:
             target = "" if line.target is None else f"{sign} {line.target:g} {line.unit}"
             met = {None: "", True: "yes", False: "no"}[line.met]
             table.add_row(line.what, target, f"{line.measured:.2f} {line.unit}", met, line.note)
-        Console(width=150).print(table)
+        console = Console(width=150)
+        console.print(table)
+        for why in self.left_out:
+            console.print(why)
 
 
 def machine() -> dict[str, Any]:

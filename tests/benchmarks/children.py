@@ -6,8 +6,9 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import IO, Any
 
 
@@ -75,20 +76,21 @@ def child(command: Sequence[str], environment: Mapping[str, str] | None = None) 
                 process.kill()
 
 
-class Followed:
-    """What a follower saw, once it is over: steps, and the processor seconds it took."""
+@dataclass(frozen=True)
+class Seen:
+    """What a follower has seen so far: steps, and the processor seconds that took it."""
 
-    steps = 0
-    cpu_s = 0.0
+    steps: int
+    cpu_s: float
+
+    def since(self, before: Seen) -> Seen:
+        return Seen(self.steps - before.steps, self.cpu_s - before.cpu_s)
 
 
 @contextmanager
-def followed(address: str) -> Iterator[Followed]:
-    """Somebody follows a server meanwhile, in a process of its own, as `cbtui attach` does."""
-    seen = Followed()
+def followed(address: str) -> Iterator[Callable[[], Seen]]:
+    """Somebody follows a server meanwhile, in a process of its own, as `cbtui attach` does; what is given
+    says what it has seen."""
     with child([sys.executable, "-m", "tests.benchmarks.follow_child", address]) as one:
         one.told()
-        yield seen
-        one.end_orders()
-        said = json.loads(one.told())
-        seen.steps, seen.cpu_s = said["steps"], said["cpu_s"]
+        yield lambda: Seen(**one.ask())

@@ -19,7 +19,7 @@ from engine.live.commands import PromptRequest
 from engine.workload import tutorial_workload
 from tests.attach import small_gguf
 from tests.attach.following import LlamaServer, llama_server
-from tests.benchmarks.children import followed
+from tests.benchmarks.children import Seen, followed
 from tests.benchmarks.report import Line, Report, in_turns
 from tests.benchmarks.workload import SLOTS
 
@@ -29,11 +29,10 @@ LEAST = 0.95
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the tutorial's six requests; `cpu_s` and `steps_seen` are the follower's."""
+    """One run of the tutorial's six requests, and what the follower saw of it if there was one."""
 
     tokens_per_s: float
-    cpu_s: float = 0.0
-    steps_seen: int = 0
+    seen: Seen | None = None
 
 
 def llama_cost(report: Report, rounds: int, scale: float, threads: tuple[int, ...]) -> None:
@@ -51,14 +50,14 @@ def _cost_lines(report: Report, server: LlamaServer, rounds: int, scale: float, 
 
     def with_follower() -> Run:
         with followed(server.url) as seen:
-            speed = _tokens_per_s(server.url, scale)
-        return Run(speed, seen.cpu_s, seen.steps)
+            before = seen()
+            return Run(_tokens_per_s(server.url, scale), seen().since(before))
 
     runs = in_turns({"alone": alone, "followed": with_follower}, 2 * rounds, warm=1)
     pairs = list(zip(runs["followed"], runs["alone"], strict=True))
     ratio = statistics.median(a.tokens_per_s / b.tokens_per_s for a, b in pairs)
     speeds = [statistics.median(one.tokens_per_s for one in runs[name]) for name in ("followed", "alone")]
-    share = statistics.median(one.cpu_s / max(1, one.steps_seen) for one in runs["followed"])
+    share = statistics.median(one.seen.cpu_s / max(1, one.seen.steps) for one in runs["followed"] if one.seen)
     note = (
         f"{speeds[0]:.1f} / {speeds[1]:.1f} tokens/s; the follower itself, beside it: "
         f"{1e3 * share:.1f} ms of processor time a step"

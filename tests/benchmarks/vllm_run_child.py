@@ -3,9 +3,9 @@ or not, as it is told.
 
     python vllm_run_child.py     (orders on standard input, answers on standard output, a line of JSON each)
 
-The first order is `{"model": a folder, "jobs": [[prompt ids, output tokens]…], "engine": arguments of
-vLLM's `LLM`}`; each later one, `{"recorded": bool}`, is a run of all jobs and answered with its `seconds`
-and `steps`, and what the recorder took of them: `hooks_s`, and `thread_s` of processor time in its thread.
+The first order is `{"model": a folder, "engine": arguments of vLLM's `LLM`}`; each later one, `{"jobs":
+[[prompt ids, output tokens]…], "recorded": bool}`, is a run of all jobs and answered with its `seconds` and
+`steps`, and what the recorder took of them: `hooks_s`, and `thread_s` of processor time in its thread.
 Without a recorder the very class of the scheduler is vLLM's own, so that nothing of ours is left in a step.
 """
 
@@ -40,9 +40,9 @@ def main() -> None:
     plain = next(one for one in recording.__mro__ if one.__module__.startswith("vllm."))
     print(json.dumps({"vllm": plain.__name__}), file=answers, flush=True)
     for line in sys.stdin:
-        is_recorded = json.loads(line)["recorded"]
-        scheduler.__class__ = recording if is_recorded else plain
-        print(json.dumps(run(engine, scheduler._recorder, asked["jobs"])), file=answers, flush=True)
+        order = json.loads(line)
+        scheduler.__class__ = recording if order["recorded"] else plain
+        print(json.dumps(run(engine, scheduler._recorder, order["jobs"])), file=answers, flush=True)
     scheduler.__class__ = recording
     engine.engine_core.shutdown()
 

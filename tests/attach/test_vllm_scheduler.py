@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fake_vllm
@@ -128,6 +129,83 @@ def test_a_reader_that_comes_late_gets_prompts_and_outputs_so_far(
     records = [r for one in lines for r in fold.take(vllm_lines.decode(json.dumps(one).encode()))]
     last = [r for r in records if isinstance(r, StepRecord)][-1]
     assert last.segments[0].request_id == "r3"
+
+
+def test_while_nobody_reads_steps_are_counted_and_nothing_else(
+    module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = made(module, f"unix:{folder / 'run' / 's'}", monkeypatch)
+    recorder = scheduler._recorder
+    stream, kinds = recorder._stream, []
+    put = stream.put
+    monkeypatch.setattr(stream, "put", lambda line, *more: (kinds.append(line["k"]), put(line, *more)))
+    run_three(scheduler)
+    scheduler.add_request(Request("long", [1, 2, 3], 100_000))
+    assert not kinds and not recorder._numbers
+    for _ in range(2):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as reader:
+            reader.settimeout(PATIENCE_S)
+            reader.connect(str(folder / "run" / "s"))
+            wait_for(lambda: stream.wants_key)
+            before = recorder._steps
+            turn(scheduler)
+            turn(scheduler)
+            with reader.makefile("rb") as file:
+                lines = [file.readline() for _ in range(6)]
+        assert [json.loads(line)["k"] for line in lines] == ["header", "key", "s", "o", "s", "o"]
+        fold = VllmFold()
+        records = [record for line in lines for record in fold.take(vllm_lines.decode(line))]
+        steps = [record for record in records if isinstance(record, StepRecord)]
+        assert [one.step for one in steps] == [before + 1, before + 2]
+        assert [one.segments[0].request_id for one in steps] == ["long", "long"]
+        wait_for(lambda: turn(scheduler) and not stream.is_heard)
+        kinds.clear()
+        turn(scheduler)
+        assert not kinds and not recorder._numbers
+    scheduler.shutdown()
+
+
+def test_a_step_under_way_when_a_reader_comes_keeps_its_number(
+    module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = made(module, f"unix:{folder / 'run' / 's'}", monkeypatch)
+    scheduler.add_request(Request("r0", [1, 2, 3], 9))
+    under_way = scheduler.schedule()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as reader:
+        reader.settimeout(PATIENCE_S)
+        reader.connect(str(folder / "run" / "s"))
+        wait_for(lambda: scheduler._recorder._stream.wants_key)
+        following = scheduler.schedule()
+        for one in (under_way, following):
+            scheduler.update_from_output(one, SimpleNamespace(req_ids=list(one.num_scheduled_tokens)))
+        scheduler.shutdown()
+        lines = [json.loads(line) for line in reader.makefile("rb")]
+    assert [(one["k"], one["n"], one.get("out")) for one in lines[1:-1]] == [
+        ("key", 2, None),
+        ("s", 2, None),
+        ("o", 1, [[0, [3]]]),
+        ("o", 2, None),
+    ]
+    assert lines[-2]["tok"] == [4]
+
+
+@pytest.mark.parametrize(
+    ("given", "tokens"),
+    [
+        ([("a", [5], None), ("b", [6], None)], [5, 6]),
+        ([("b", [6], None), ("a", [5], None)], None),
+        ([("a", [5], None)], None),
+        ([("a", [5], None), ("b", [6, 7], None)], None),
+        ([("a", [5], None), ("b", [], None)], None),
+        ([("a", [5], None), ("b", [6], 0)], None),
+        ([("a", [5], None), ("c", [6], None)], None),
+    ],
+)
+def test_what_counts_as_one_token_each(given: list[tuple[str, list[int], Any]], tokens: Any) -> None:
+    outputs = [
+        SimpleNamespace(request_id=name, new_token_ids=ids, finish_reason=end) for name, ids, end in given
+    ]
+    assert line_parts.one_token_each(outputs, {"a": 0, "b": 1}, [0, 1]) == tokens
 
 
 def test_requests_ended_from_outside(module: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,6 +114,14 @@ def first_waiting(scheduler: Any) -> Iterable[Any]:
     return islice(queued, WAITING_SHOWN)
 
 
-def are_one_each(out: list[tuple[int, tuple[int, ...]]], rows: list[int]) -> bool:
-    """Whether a step's output is one token for each of its rows, in their order."""
-    return [number for number, _ in out] == rows and all(len(tokens) == 1 for _, tokens in out)
+def one_token_each(outputs: list[Any], numbers: Mapping[str, int], rows: list[int]) -> list[int] | None:
+    """What a step gave, where that is one token for each of its rows, in their order, and no end; most
+    steps are of that kind, and there may be hundreds of rows."""
+    if [numbers.get(one.request_id) for one in outputs] != rows:
+        return None
+    if [one for one in outputs if one.finish_reason is not None]:
+        return None
+    try:
+        return [token for one in outputs for (token,) in (one.new_token_ids,)]
+    except ValueError:
+        return None

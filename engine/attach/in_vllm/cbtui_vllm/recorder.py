@@ -15,10 +15,10 @@ from typing import Any, Concatenate, ParamSpec, cast
 
 from .facts import shown_group
 from .lines import (
-    are_one_each,
     arrival_of,
     finished_key,
     first_waiting,
+    one_token_each,
     tables_changed,
     tables_whole,
     with_prompt,
@@ -72,6 +72,8 @@ class Recorder:
         self.spent_ns = 0
         self.num_faults = 0
         self.is_off = False
+        #: Whether anybody takes the lines. While nobody does steps are counted, and nothing else.
+        self._is_followed = stream.is_heard
         self._numbers: dict[str, int] = {}
         self._next_number = 0
         #: Requests whose prompt a keyframe left out: it is sent when they enter.
@@ -97,7 +99,7 @@ class Recorder:
     @guarded
     def arrived(self, request: Any) -> None:
         """A request was added."""
-        if request.request_id not in self._numbers:
+        if self._is_followed and request.request_id not in self._numbers:
             self._num_moved += 1
             self._put(self._arrival(request, monotonic()), with_prompt)
 
@@ -107,12 +109,21 @@ class Recorder:
         if self._stream.is_over:
             self.is_off = True
         elif self._stream.wants_key:
+            self._is_followed = True
             self._key(scheduler)
+        elif self._is_followed and not self._stream.is_heard:
+            self._is_followed = False
+            self._numbers.clear()  # a keyframe numbers who is there
+            self._owed.clear()
 
     @guarded
     def scheduled(self, scheduler: Any, output: Any, start_s: float, end_s: float) -> None:
         """A step was scheduled."""
         counts = output.num_scheduled_tokens
+        if not self._is_followed:
+            self._steps += bool(counts)
+            self._begin(output, [])
+            return
         preempted = [self._numbers[one] for one in output.preempted_req_ids or () if one in self._numbers]
         if not counts and not preempted:
             return
@@ -140,10 +151,7 @@ class Recorder:
             self._has_own_reasons = any(status not in _PLAIN for _, status in waiting)
             if waiting != self._waiting:
                 self._waiting = line["q"] = waiting
-        if counts:
-            while len(self._in_flight) >= _MOST_IN_FLIGHT:
-                del self._in_flight[next(iter(self._in_flight))]
-            self._in_flight[id(output)] = (self._steps, self._row_numbers)
+        self._begin(output, self._row_numbers)
         self._put(line)
 
     @guarded
@@ -155,15 +163,19 @@ class Recorder:
         """
         scheduled, model_output, outputs = step
         number, rows = self._in_flight.pop(id(scheduled), (0, []))
+        if not self._is_followed:
+            return
         numbers = self._numbers
         ids = model_output.req_ids
         if self._order[:2] != (ids, rows):
             order = [row for one in ids if (row := numbers.get(one)) is not None]
             self._order = (list(ids), rows, order)
         order = self._order[2]
+        ones = [one for of_client in outputs.values() for one in of_client.outputs]
+        tokens = one_token_each(ones, numbers, rows) if number >= self._key_step else None
         out, end = [], []
-        for of_client in outputs.values():
-            for one in of_client.outputs:
+        if tokens is None:
+            for one in ones:
                 request = numbers.get(one.request_id)
                 if request is None:
                     continue
@@ -176,10 +188,10 @@ class Recorder:
             return
         free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
         line: Line = {"k": "o", "n": number, "t": start_s, "d": end_s - start_s, "free": free}
-        if number >= self._key_step and not end and are_one_each(out, rows):
-            line["tok"] = [tokens[0] for _, tokens in out]
-        else:
+        if tokens is None:
             line["out"] = out
+        else:
+            line["tok"] = tokens
         if end:
             line["end"] = end
         if order != rows:
@@ -222,6 +234,14 @@ class Recorder:
             self.is_off = True
             _log.warning("cbtui: %d faults, the recording stops", self.num_faults)
             self._stream.close(0.0)
+
+    def _begin(self, output: Any, rows: list[int]) -> None:
+        """A step is under way, until its output comes."""
+        if not output.num_scheduled_tokens:
+            return
+        while len(self._in_flight) >= _MOST_IN_FLIGHT:
+            del self._in_flight[next(iter(self._in_flight))]
+        self._in_flight[id(output)] = (self._steps, rows)
 
     def _goes_on(self, scheduler: Any, output: Any) -> bool:
         """Whether a step feeds those of the step before one more token each, so that nothing needs saying."""

@@ -17,6 +17,7 @@ import socket
 import stat
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,8 +39,12 @@ _log = logging.getLogger("vllm.cbtui")
 class Sink(Protocol):
     """Takes encoded lines, in the stream's own thread.
 
-    `wants_key` is whether a keyframe is needed before anything else can be understood.
+    `wants_key` is whether a keyframe is needed before anything else can be understood; `is_heard`, asked in
+    any thread, whether anybody takes the lines.
     """
+
+    @property
+    def is_heard(self) -> bool: ...
 
     @property
     def wants_key(self) -> bool: ...
@@ -81,6 +86,11 @@ class Stream:
         )
         self._thread = threading.Thread(target=self._run, name="cbtui-stream", daemon=True)
         self._thread.start()
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody takes what is put."""
+        return self._sink.is_heard
 
     def put(self, line: Line, finish: Callable[[Line], Line] | None = None) -> None:
         """Take a line; never waits.
@@ -153,6 +163,7 @@ class FileSink:
         OSError: it cannot be written.
     """
 
+    is_heard = True
     wants_key = False
     is_pending = False
 
@@ -236,12 +247,16 @@ class SocketSink:
         self._header = header
         self._on_reader = on_reader
         self._readers: list[_Reader] = []
-        self._new: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+        self._new: deque[socket.socket] = deque()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(str(path))  # nobody else can enter its folder
         os.chmod(path, 0o600)
         self._listener.listen(64)
         threading.Thread(target=self._accept, name="cbtui-accept", daemon=True).start()
+
+    @property
+    def is_heard(self) -> bool:
+        return bool(self._new) or bool(self._readers)  # in the order in which they go over
 
     @property
     def wants_key(self) -> bool:
@@ -284,12 +299,13 @@ class SocketSink:
             except OSError:
                 connection.close()  # gone already
             else:
-                self._new.put(connection)
+                self._new.append(connection)
                 self._on_reader()
 
     def _welcome(self) -> None:
-        while not self._new.empty():
-            self._readers.append(_Reader(self._new.get()))
+        while self._new:
+            self._readers.append(_Reader(self._new[0]))
+            self._new.popleft()  # only now: it is in one of the two at any time
 
     def _bury(self) -> None:
         for reader in [one for one in self._readers if one.is_gone]:

@@ -24,11 +24,12 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.geometry import Size
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
-from textual.worker import Worker, WorkerState, get_current_worker
 
 from cbtui import orders
+from cbtui.following.engine_thread import EngineThread
 from cbtui.following.link import EngineDriver, Link
 from cbtui.following.overheard import tape_fault
 from cbtui.following.pace import FRAMES_PER_S, Pace
@@ -51,6 +52,14 @@ from engine.live.commands import Close
 _NOT_IN_PALETTE = ("interrupt",)
 #: Exit status after ctrl+c, as shells expect it.
 INTERRUPTED = 130
+
+
+class EngineBroke(Message):
+    """The engine's thread has ended by a fault of its own."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__()
+        self.words = words
 
 
 class CbtuiApp(App[None]):
@@ -83,7 +92,7 @@ class CbtuiApp(App[None]):
         self.link = link or Link()
         self.options = options or LaunchOptions()
         self.main = MainScreen(self.link, self.options)
-        self._engine_driver = driver
+        self.engine = EngineThread(driver, self._engine_broke) if driver else None
         self._pace = pace
         self._handles_signals = handles_signals
         self._was_interrupted = False
@@ -133,14 +142,8 @@ class CbtuiApp(App[None]):
         self.call_after_refresh(self._start)
 
     def _start(self) -> None:
-        if self._engine_driver is not None:
-            self.run_worker(
-                partial(_drive, self._engine_driver),
-                name="engine",
-                group="engine",
-                thread=True,
-                exit_on_error=False,
-            )
+        if self.engine is not None:
+            self.engine.start()
         if self._pace is not None:
             self.set_interval(1 / FRAMES_PER_S, self._tick)
             self.main.welcome_soon()
@@ -149,6 +152,7 @@ class CbtuiApp(App[None]):
         if self._pace is None or not self._pace.is_due():
             return
         self.main.look()
+        self._see_whether_stuck()
         if isinstance(self.screen, LookingScreen):
             self.screen.look()
         if (fault := tape_fault(self.link)) != self._tape_fault:
@@ -160,12 +164,22 @@ class CbtuiApp(App[None]):
             gc.freeze()
             self._is_frozen = True
 
-    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+    def _engine_broke(self, error: Exception) -> None:
+        """Called in the engine's thread."""
+        self.post_message(EngineBroke(f"{type(error).__name__}: {error}"))
+
+    def on_engine_broke(self, event: EngineBroke) -> None:
         """A fault in the engine's thread is shown; the screen stays."""
-        if event.worker.group == "engine" and event.state is WorkerState.ERROR:
-            error = event.worker.error
-            self.main.follower.engine_broke(f"{type(error).__name__}: {error}")
-            self.main.draw()
+        self.main.follower.engine_broke(event.words)
+        self.main.draw()
+
+    def _see_whether_stuck(self) -> None:
+        """Say it where it is seen, too: a race's lanes are run by the same thread."""
+        was = self.main.follower.state.stuck
+        words = self.engine.stuck_in if self.engine is not None else ""
+        self.main.engine_is_stuck(words)
+        if words and not was and self.screen is not self.main:
+            self.notify(words, severity="error", timeout=60, markup=False)
 
     def on_app_blur(self, event: events.AppBlur) -> None:
         """In a browser keys come only while the page has the keyboard: which part of it has them stays so."""
@@ -235,9 +249,9 @@ class CbtuiApp(App[None]):
     def on_unmount(self) -> None:
         """However it ends: tell the engine, and end the model without waiting for a forward."""
         self.link.commands.put(Close())
-        if self._engine_driver is not None:
-            # In a thread of its own, because it may take up to a second: the terminal is given back at once.
-            threading.Thread(target=self._engine_driver.close, name="close").start()
+        if self.engine is not None:
+            # In a thread of its own, because it may take a while: the terminal is given back at once.
+            threading.Thread(target=self.engine.end, name="close").start()
 
     def _answer(self, words: str) -> None:
         """In words, where they are seen: beside the prompt, or over what stands in front of it."""
@@ -316,11 +330,6 @@ def picture_path(folder: Path, step: int) -> Path:
     return next(path for path in map(folder.joinpath, names) if not path.exists())
 
 
-def _drive(driver: EngineDriver) -> None:
-    worker = get_current_worker()
-    driver.run(lambda: worker.is_cancelled)
-
-
 def run_lesson(number: int) -> int:
     """Open the screen on a lesson, without a model of its own, and return the exit status."""
     app = CbtuiApp(
@@ -360,4 +369,6 @@ def run_app(options: LaunchOptions) -> int:
             app.run()
         finally:
             driver.close()
+            if app.engine is not None:
+                app.engine.end()
     return app.return_code or int(bool(tape_fault(link)))

@@ -48,6 +48,7 @@ class Follower:
         self._seen = 0
         self._unfinished: set[str] = set()
         self._fault: Failure | None = None
+        self._stuck = ""
         self.ledger = Ledger(stories)
         self.badges = Badges()
         self.chronicle = Chronicle(self.ledger, history.limit)
@@ -96,6 +97,14 @@ class Follower:
         self._fault = Failure("engine", message)
         self.state = self._with_fault(self._mailbox.latest())
 
+    def engine_is_stuck(self, words: str) -> bool:
+        """What the engine's thread is stuck in, a sentence; empty: it gets on. Whether that is news."""
+        if words == self._stuck:
+            return False
+        self._stuck = words
+        self.state = self._with_fault(self._mailbox.latest())
+        return True
+
     def frame(self, selected: str | None = None, step: int | None = None) -> Frame:
         """The newest picture; with `step`, that of a recorded step.
 
@@ -135,6 +144,8 @@ class Follower:
         )
 
     def _with_fault(self, state: EngineState) -> EngineState:
+        if self._stuck:
+            state = msgspec.structs.replace(state, stuck=self._stuck)
         if self._fault is None or state.failure is not None:
             return state
         return msgspec.structs.replace(state, status="failed", failure=self._fault)

@@ -95,6 +95,11 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
             self.race_when_ready()
             self.lesson_when_ready()
 
+    def engine_is_stuck(self, words: str) -> None:
+        """Say what the engine's thread is stuck in; empty: it gets on."""
+        if self.follower.engine_is_stuck(words):
+            self.draw()
+
     def draw(self) -> None:
         """Draw the newest frame: each panel shown whose data changed."""
         if not self.is_mounted:
@@ -160,7 +165,7 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
             is_centre_low=self.recorded is not None,
         )
         if text:
-            self.query_one(Centre).say(text, is_failure=state.failure is not None)
+            self.query_one(Centre).say(text, is_failure=state.failure is not None or bool(state.stuck))
         arrangement = arrange(size, self._needs)
         if arrangement.kind == "tiny":
             return  # another screen stands in front; what had focus keeps it

@@ -55,7 +55,7 @@ def _state(frame: Frame) -> object:
 
 
 def _now(frame: Frame) -> object:
-    return _state(frame), frame.state.version, frame.state.status
+    return _state(frame), frame.state.version, frame.state.status, bool(frame.state.stuck)
 
 
 def _past(frame: Frame) -> object:

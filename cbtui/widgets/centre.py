@@ -13,9 +13,9 @@ from engine.stream.records import Provenance
 
 #: Marks every panel that shows the recording.
 RECORDED = "RECORDED"
-#: Cells of the progress bar.
-#: Of a line that another program printed.
+#: Cells of a line that another program printed.
 SAID_CELLS = 68
+#: Cells of the progress bar.
 BAR_CELLS = 40
 
 
@@ -114,6 +114,18 @@ def failure_text(failure: Failure) -> Content:
     return Content.assemble(*parts)
 
 
+def stuck_text(words: str) -> Content:
+    """The engine's thread does not come back: from what, and what there is to do."""
+    return Content.assemble(
+        ("The engine stands still", "$text-error bold"),
+        "\n",
+        prose(_capital(words)),
+        ".\nNothing goes on before it does.\n\n",
+        ("ctrl+c ctrl+c", "$accent bold"),
+        " quits; unfinished requests are lost",
+    )
+
+
 def _lost_text(failure: Failure, retry_s: float) -> Content:
     """A server that does not answer: why, and when it is tried again."""
     when = f"in {retry_s:.0f} s" if retry_s >= 1 else "now"
@@ -138,6 +150,8 @@ def centre_text(state: EngineState, is_untouched: bool) -> Content | None:
     Args:
         is_untouched: nothing was asked of the engine yet.
     """
+    if state.stuck:
+        return stuck_text(state.stuck)
     if state.failure is not None:
         return failure_text(state.failure)
     if state.status == "loading":

@@ -60,6 +60,8 @@ def loading_words(loading: Loading | None) -> str:
 
 def _status_versions(frame: Frame) -> list[Line]:
     state = frame.state
+    if state.stuck:
+        return [((text, "warn"),) for text in ("✗ stuck (see below)", "✗ stuck")]
     if state.status == "loading":
         loading = state.loading
         words = loading_words(loading)
@@ -134,7 +136,7 @@ def header_line(frame: Frame, cells: int) -> Line:
     if frame.state.load is not None:
         load = f"load {frame.state.load.spec.rate_per_s:g}/s, {frame.state.load.num_arrived:,} came"
         speed = (*speed, ("   ", ""), (load, "warn"))
-    if frame.state.status in ("loading", "failed") or frame.state.is_attached:
+    if frame.state.status in ("loading", "failed") or frame.state.stuck or frame.state.is_attached:
         speed = ()  # a server keeps its own pace
     modes, statuses, views = _mode_versions(frame), _status_versions(frame), _view_versions(frame)
     abouts = _about(frame)

@@ -61,6 +61,8 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         until: what it runs on to before it pauses by itself, in words; empty: nothing.
         loading: progress while loading.
         failure: cause while failed.
+        stuck: whose answer the engine's thread waits for in vain, a sentence. Set by the reader: that thread
+            publishes nothing then.
         model: None until the model is ready.
         mode: the mode of the next step if nothing changes.
         pending_mode: asked for, takes effect at the next step.
@@ -87,6 +89,7 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     until: str = ""
     loading: Loading | None = None
     failure: Failure | None = None
+    stuck: str = ""
     model: ModelInfo | None = None
     mode: str = "continuous"
     pending_mode: str | None = None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from engine.request import Request
-from engine.scheduling.policies.base import Policy, key_of
+from engine.scheduling.policies import Policy, key_of
 
 
 class WaitingQueue:

@@ -17,7 +17,8 @@ A new one is a class of two attributes and two methods, and its entry here:
 
 from __future__ import annotations
 
-from engine.scheduling.policies.base import Policy, PolicyFault, key_of, last_in_order, victim_of
+from engine.scheduling.policies.asking import PolicyFault, key_of, unanswered, victim_of
+from engine.scheduling.policies.base import Policy, last_in_order
 from engine.scheduling.policies.fcfs import FirstComeFirstServed
 from engine.scheduling.policies.priority import ByPriority
 from engine.scheduling.policies.shortest_first import ShortestFirst
@@ -30,6 +31,7 @@ __all__ = [
     "key_of",
     "last_in_order",
     "policy_named",
+    "unanswered",
     "victim_of",
 ]
 

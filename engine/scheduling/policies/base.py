@@ -8,7 +8,6 @@ mechanism's (`scheduler.py`), once, for all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
 from typing import Protocol
 
 from engine.request import Request
@@ -34,48 +33,6 @@ class Policy(Protocol):
 
     def victim(self, running: Sequence[Request]) -> Request:
         """Whom to preempt when KV blocks run out; `running` is in order of admission, never empty."""
-
-
-class PolicyFault(Exception):
-    """A policy raised, or answered what is no answer; the message says which did what."""
-
-
-def key_of(policy: Policy, request: Request) -> tuple[float, ...]:
-    """The policy's key for a request.
-
-    Raises:
-        PolicyFault: it raised, or gave something that cannot be put in order with other keys.
-    """
-    try:
-        key = policy.order_key(request)
-    except Exception as exc:
-        raise PolicyFault(_raised(policy, exc)) from exc
-    if not isinstance(key, tuple) or not all(map(_has_an_order, key)):
-        raise PolicyFault(f"the policy {policy.name} gave a key that is no tuple of numbers")
-    return key
-
-
-def victim_of(policy: Policy, running: Sequence[Request]) -> Request:
-    """The policy's victim.
-
-    Raises:
-        PolicyFault: it raised, or named somebody who is not running.
-    """
-    try:
-        victim = policy.victim(tuple(running))
-    except Exception as exc:
-        raise PolicyFault(_raised(policy, exc)) from exc
-    if not any(victim is request for request in running):
-        raise PolicyFault(f"the policy {policy.name} would preempt somebody who is not running")
-    return victim
-
-
-def _has_an_order(part: object) -> bool:
-    return isinstance(part, int) or (isinstance(part, float) and not isnan(part))
-
-
-def _raised(policy: Policy, exc: Exception) -> str:
-    return f"the policy {policy.name} raised {type(exc).__name__}: {exc}"
 
 
 def last_in_order(policy: Policy, running: Sequence[Request]) -> Request:

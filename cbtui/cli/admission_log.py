@@ -14,7 +14,6 @@ from rich.text import Text
 
 from cbtui.cli.console import Look, badge, listed
 from cbtui.telling.naming import letter_of
-from engine.stream.comparison import output_text
 from engine.stream.ledger import Ledger
 from engine.stream.records import Finish, Record, StepRecord
 
@@ -80,7 +79,7 @@ class _Log:
             return line.append(f" ({finish.reason}): {finish.error}")
         count = finish.num_output_tokens
         line.append(f" ({finish.reason}, {count} token{'' if count == 1 else 's'}): ")
-        return self._ending(line, output_text(self._ledger, story))
+        return self._ending(line, self._ledger.output_text(story))
 
     def preempted(self, step: int, request_id: str, slot: int, lost: int) -> Text:
         line = self._head("!!", "yellow", step, f"slot {slot} taken from ")

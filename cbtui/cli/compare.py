@@ -17,10 +17,12 @@ from cbtui.cli.serving_metrics import serving_metrics
 from cbtui.cli.sources import Complaints, FileOptions, runnable, workload_of
 from engine.config import EngineConfig
 from engine.live.commands import PromptRequest
+from engine.mode_runs import run_modes
 from engine.runner import EncodedPrompt, ModelRunner, Ready
 from engine.session import config_for, encode, token_bytes_of
 from engine.step.mask import LayerKind, layer_kinds
-from engine.stream.comparison import FAULTS, Comparison, compare, folded, run_modes
+from engine.stream.comparison import FAULTS, Comparison, compare
+from engine.stream.ledger import Ledger
 from engine.stream.records import Record, StepRecord
 from engine.stream.trace_files import TraceRecorder, header_of
 from engine.verify.runs import verify_runs
@@ -219,6 +221,6 @@ def show(
         write_line(json_text(comparison))
         return
     console, look = report_console()
-    ledgers = {mode: folded(run) for mode, run in records.items()}
+    ledgers = {mode: Ledger.of(run) for mode, run in records.items()}
     for line in report(Reported(comparison, records, ledgers, summaries, kinds), look):
         console.print(line)

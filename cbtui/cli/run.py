@@ -35,7 +35,6 @@ from engine.live.feed import Entry, Feed
 from engine.prometheus import MetricsServer
 from engine.runner import ModelInfo, ModelRunner, Ready
 from engine.session import config_for, drain, encode, submit, token_bytes_of
-from engine.stream.comparison import output_text
 from engine.stream.ledger import Ledger, RequestStory
 from engine.stream.records import Record, StepRecord, Verification
 from engine.stream.trace_files import TraceRecorder, header_of
@@ -247,7 +246,7 @@ def _result(story: RequestStory, ledger: Ledger, entry: Entry) -> ResultLine:
         finish_reason=finish.reason,
         prompt_tokens=len(story.request.prompt_token_ids),
         output_tokens=len(story.output_token_ids),
-        text=output_text(ledger, story),
+        text=ledger.output_text(story),
         token_ids=tuple(story.output_token_ids),
         ttft_s=story.ttft_s,
         e2e_s=story.e2e_s,

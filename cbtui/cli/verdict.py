@@ -14,7 +14,8 @@ from rich.text import Text
 from cbtui.cli.console import Look, listed
 from cbtui.telling.alone import COUNTED, counted, verdict_words
 from cbtui.telling.naming import letter_of
-from engine.stream.comparison import Comparison, Difference, ModeResult
+from engine.stream.comparison import Comparison, ModeResult
+from engine.stream.differences import Difference
 from engine.stream.ledger import Ledger
 from engine.stream.records import NEAR_TIE, Verification
 

@@ -54,7 +54,7 @@ class RecordedRun:
     @property
     def stories(self) -> list[RequestStory]:
         """Requests in the order they arrived."""
-        return sorted(self.ledger.stories.values(), key=lambda story: story.index)
+        return self.ledger.in_order
 
     @property
     def modes(self) -> list[str]:

@@ -32,7 +32,7 @@ class Lane:
 
     @property
     def stories(self) -> list[RequestStory]:
-        return sorted(self.frame.ledger.stories.values(), key=lambda story: story.index)
+        return self.frame.ledger.in_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

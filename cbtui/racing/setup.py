@@ -59,7 +59,7 @@ def which_race(entries: Sequence[Entry], ledger: Ledger) -> str:
 
 
 def _fit(ledger: Ledger) -> list[RequestRecord]:
-    stories = sorted(ledger.stories.values(), key=lambda story: story.index)
+    stories = ledger.in_order
     return [s.request for s in stories if s.finish is None or s.finish.reason != "ignored"]
 
 

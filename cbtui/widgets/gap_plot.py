@@ -12,7 +12,7 @@ class GapPlot(LinesView, can_focus=False):
 
     def show_gaps(self, frame: Frame, longest_s: float) -> None:
         """Draw a frame, on a scale that lanes share."""
-        stories = sorted(frame.ledger.stories.values(), key=lambda story: story.index)
+        stories = frame.ledger.in_order
         if not stories:
             return
         story = stories[0]

@@ -7,6 +7,7 @@ engine state that the records do not say.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -143,6 +144,19 @@ class Ledger:
         #: Ids of finished requests with a story, oldest first.
         self.finished: list[str] = []
         self.step = 0
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Ledger:
+        """The stories of a whole run."""
+        ledger = cls()
+        for record in records:
+            ledger.apply(record)
+        return ledger
+
+    @property
+    def in_order(self) -> list[RequestStory]:
+        """The stories, as their requests arrived."""
+        return sorted(self.stories.values(), key=lambda story: story.index)
 
     @property
     def num_finished(self) -> int:

@@ -13,9 +13,11 @@ from cbtui.cli.report import Reported, report
 from engine.config import EngineConfig
 from engine.fake import FakeRunner
 from engine.live.commands import PromptRequest
+from engine.mode_runs import run_modes
 from engine.runner import RunnerError
 from engine.session import encode, token_bytes_of, wait_until_ready
-from engine.stream.comparison import Comparison, compare, folded, run_modes
+from engine.stream.comparison import Comparison, compare
+from engine.stream.ledger import Ledger
 from engine.stream.records import Record
 from engine.workload import tutorial_workload
 from tests.cli.word_runner import FailingRunner, PartingRunner, WordRunner
@@ -214,6 +216,6 @@ def test_exact_mode_is_said(exact: bool):
     comparison, records = compared(runner=runner, requests=[PromptRequest(prompt="a", max_tokens=2)])
     assert comparison.exact == exact
     assert json.loads(msgspec.json.encode(comparison))["exact"] == exact
-    ledgers = {mode: folded(run) for mode, run in records.items()}
+    ledgers = {mode: Ledger.of(run) for mode, run in records.items()}
     lines = report(Reported(comparison, records, ledgers), Look())
     assert any(f"float32{' exact' if exact else ''}, greedy" in line.plain for line in lines)

@@ -21,7 +21,6 @@ from engine.racing.guest import RaceGuest
 from engine.racing.race import LaneSpec, Race, enter, with_room
 from engine.runner import EncodedPrompt, RunnerDied
 from engine.step.plan import Plan, Reply
-from engine.stream.comparison import folded
 from engine.stream.ledger import Ledger
 from engine.stream.records import StepRecord
 
@@ -94,7 +93,7 @@ def test_both_lanes_make_the_same_tokens() -> None:
     outputs = [
         {
             story.request_id: story.output_token_ids
-            for story in folded(channel.history.since(0)[1]).stories.values()
+            for story in Ledger.of(channel.history.since(0)[1]).stories.values()
         }
         for channel in guest.channels
     ]
@@ -119,7 +118,7 @@ def test_recorded_requests_enter_with_their_ids() -> None:
     guest = begun(CountingRunner(), lanes())
     drained(guest)
     recorded = tuple(
-        story.request for story in folded(guest.channels[0].history.since(0)[1]).stories.values()
+        story.request for story in Ledger.of(guest.channels[0].history.since(0)[1]).stories.values()
     )
     runner = CountingRunner()
     runner.start()
@@ -245,7 +244,7 @@ def test_a_race_without_a_model_says_so() -> None:
 
 
 def whole_run(guest: RaceGuest, lane: int) -> Ledger:
-    return folded(guest.channels[lane].history.since(0)[1])
+    return Ledger.of(guest.channels[lane].history.since(0)[1])
 
 
 def timed(*at: tuple[float, int]) -> tuple[PromptRequest, ...]:

@@ -29,7 +29,7 @@ from engine.prometheus.server import MOST_AT_A_TIME, is_loopback
 from engine.prometheus.totals import Distribution, Totals
 from engine.request import SamplingParams
 from engine.session import drain
-from engine.stream.comparison import folded
+from engine.stream.ledger import Ledger
 from engine.stream.records import Record, StepRecord
 from engine.stream.trace_files import read_trace
 from tests.cli.conftest import Ended
@@ -101,7 +101,7 @@ def test_a_running_engine_is_scraped_and_the_figures_are_those_of_its_records(mo
                 assert now[f"cbtui:batching_info mode={mode} policy=fcfs"] == 1
         steps = [record for record in records if isinstance(record, StepRecord)]
         end = until(server.port, lambda found: found.get("cbtui:steps_total") == len(steps))
-    stories = list(folded(records).stories.values())
+    stories = list(Ledger.of(records).stories.values())
     outputs = sum(len(story.output_token_ids) for story in stories)
     assert (end["cbtui:num_requests_running"], end["cbtui:num_requests_waiting"]) == (0, 0)
     assert end["cbtui:generation_tokens_total"] == outputs
@@ -126,7 +126,7 @@ def test_any_trace_comes_to_the_ledgers_figures_and_leaves_nothing_behind(name: 
     totals = Totals()
     for record in records:
         totals.apply(record)
-    stories = folded(records).stories.values()
+    stories = Ledger.of(records).stories.values()
     unfinished = sum(story.finish is None for story in stories)
     assert totals.running + totals.waiting == unfinished
     assert totals.preemptions == sum(story.num_preemptions for story in stories)

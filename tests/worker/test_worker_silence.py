@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from engine.worker.proxy import Silence
+from engine.worker.silence import Silence
 
 
 class Clock:

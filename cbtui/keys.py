@@ -1,11 +1,12 @@
 """Every key, once: bindings, the bottom line, help, palette and a user's keymap are made from this table.
 
-Owns names and words; what an action does is the screen's business.
+Owns names and words; what an action does is the screen's business, which of them help and the bottom line
+name `keys_shown.py`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from textual.binding import Binding, BindingType
@@ -337,15 +338,6 @@ def bindings(keys: Iterable[Key]) -> list[BindingType]:
     return [key.binding() for key in keys]
 
 
-#: Gives a key as the user has it.
-Remap = Callable[[Key], Key]
-
-
-def as_made(key: Key) -> Key:
-    """A key as this table has it."""
-    return key
-
-
 #: Keys that work at the same time, innermost first: none of them may mean two things.
 LEVELS: tuple[tuple[Key, ...], ...] = (
     (*SCREEN_KEYS, *APP_KEYS),
@@ -362,34 +354,3 @@ LEVELS: tuple[tuple[Key, ...], ...] = (
     LOAD_KEYS,
     NUMBER_KEYS,
 )
-
-_HELPED = (
-    *SCREEN_KEYS, *PROMPT_KEYS, TAB_KEY, CURSOR_KEY, *APP_KEYS, PALETTE_KEY, *RACE_KEYS, *LESSON_KEYS,
-    *OVERLAY_KEYS, *TEXT_KEYS, *SETTINGS_KEYS,
-)  # fmt: skip
-
-
-def in_help(group: str, remap: Remap = as_made) -> list[tuple[str, str]]:
-    """What help lists under a heading: keys as written, and a sentence. Keys that join stand together."""
-    found: list[tuple[str, str]] = []
-    for key in map(remap, _HELPED):
-        if key.group != group:
-            continue
-        written = "  ".join(filter(None, (key.shown, key.typing)))
-        words = key.tooltip if key.help is None else key.help
-        if words:
-            found.append((written, words))
-        elif key.joins and written:
-            before, sentence = found[-1]
-            found[-1] = (f"{before} {written}", sentence)
-    return found
-
-
-def in_bottom_line(*, is_typing: bool, is_live: bool = True, remap: Remap = as_made) -> list[Key]:
-    """The keys the bottom line may name, in its order; the way back to now where it is needed only."""
-    if is_typing:
-        candidates = (LEAVE_KEYS[0], *SCREEN_KEYS, *PROMPT_KEYS[1:], TAB_KEY, *APP_KEYS)
-        return [key for key in map(remap, candidates) if key.label and key.typing]
-    named = [key for key in (*SCREEN_KEYS, *APP_KEYS) if key is not LIVE_KEY]
-    shown = named if is_live else [LIVE_KEY, *named]
-    return [key for key in map(remap, shown) if key.label and key.shown]

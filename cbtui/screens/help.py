@@ -13,19 +13,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from cbtui.keymap import Keymap, remapped
-from cbtui.keys import (
-    APP,
-    ENGINE,
-    FRONT,
-    HELP_KEYS,
-    LESSON,
-    RACE,
-    REQUESTS,
-    TIME,
-    VIEW,
-    bindings,
-    in_help,
-)
+from cbtui.keys import APP, ENGINE, FRONT, HELP_KEYS, LESSON, RACE, REQUESTS, TIME, VIEW, bindings
+from cbtui.keys_shown import in_help
 
 #: How to read the screen, a panel a line.
 GUIDE = (

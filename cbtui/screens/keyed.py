@@ -9,7 +9,8 @@ from textual import on
 from textual.screen import Screen
 
 from cbtui.keymap import Keymap, remapped
-from cbtui.keys import APP_KEYS, Key, Remap
+from cbtui.keys import APP_KEYS, Key
+from cbtui.keys_shown import Remap
 from cbtui.widgets.key_bar import KeyBar, KeyClicked
 
 

@@ -15,7 +15,8 @@ from textual.widgets import Input
 from cbtui.following.follower import went_unseen
 from cbtui.following.frame import Frame
 from cbtui.following.link import Link
-from cbtui.keys import APP_KEYS, LEAVE_KEYS, PROMPT_KEYS, SCREEN_KEYS, Remap, as_made, bindings
+from cbtui.keys import APP_KEYS, LEAVE_KEYS, PROMPT_KEYS, SCREEN_KEYS, bindings
+from cbtui.keys_shown import Remap, as_made
 from cbtui.options import LaunchOptions
 from cbtui.screens.arrangement import TABS, Needs, arrange, kind_of
 from cbtui.screens.deck import Deck

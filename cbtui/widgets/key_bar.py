@@ -13,7 +13,8 @@ from textual import events
 from textual.message import Message
 
 from cbtui.following.frame import Frame
-from cbtui.keys import Key, Remap, as_made, in_bottom_line
+from cbtui.keys import Key
+from cbtui.keys_shown import Remap, as_made, in_bottom_line
 from cbtui.looks.pieces import Line, Piece
 from cbtui.looks.tokens import cell_width
 from cbtui.widgets.lines import LinesView

@@ -10,17 +10,8 @@ import pytest
 
 import cbtui
 from cbtui.keymap import remappable
-from cbtui.keys import (
-    APP_KEYS,
-    LESSON_KEYS,
-    LEVELS,
-    PROMPT_KEYS,
-    RACE_KEYS,
-    SCREEN_KEYS,
-    Key,
-    in_bottom_line,
-    in_help,
-)
+from cbtui.keys import APP_KEYS, LESSON_KEYS, LEVELS, PROMPT_KEYS, RACE_KEYS, SCREEN_KEYS, Key
+from cbtui.keys_shown import in_bottom_line, in_help
 from cbtui.looks.pieces import plain
 from cbtui.screens.help import HELP_GROUPS
 from cbtui.widgets.key_bar import key_line, key_lines

@@ -43,8 +43,7 @@ from cbtui.screens.confirm import AskScreen, yes
 from cbtui.screens.looking import LookingScreen
 from cbtui.screens.main import MainScreen
 from cbtui.screens.too_small import TooSmallScreen
-from cbtui.serving.leash import end_with_server, is_served
-from cbtui.settings import Settings, SettingsError, keep_theme, read_settings, settings_path
+from cbtui.settings import Settings, SettingsError, keep_theme, settings_path
 from cbtui.terminal_driver import TerminalDriver
 from engine.live.commands import Close
 
@@ -328,47 +327,3 @@ def picture_path(folder: Path, step: int) -> Path:
     name = f"cbtui-step-{step}"
     names = (f"{name}{'' if number == 1 else f'-{number}'}.svg" for number in count(1))
     return next(path for path in map(folder.joinpath, names) if not path.exists())
-
-
-def run_lesson(number: int) -> int:
-    """Open the screen on a lesson, without a model of its own, and return the exit status."""
-    app = CbtuiApp(
-        options=LaunchOptions(lesson=number),
-        handles_signals=True,
-        settings=read_settings(settings_path()),
-    )
-    app.run()
-    return app.return_code or 0
-
-
-def run_app(options: LaunchOptions) -> int:
-    """Open the screen and return the exit status once it is closed: 1 where a recording stopped early.
-
-    Raises:
-        TraceError: the trace to record cannot be written.
-        MetricsError: metrics cannot be served.
-    """
-    from cbtui.following.driver import AttachDriver, LoopDriver, ReplayDriver, attached_source, vllm_source
-    from cbtui.following.overheard import overheard
-
-    with overheard(options) as link:
-        driver: EngineDriver
-        if options.replay is not None:
-            driver = ReplayDriver(options.replay, options, link)
-        elif options.attach is not None:
-            driver = AttachDriver(attached_source, options, link)
-        elif options.vllm is not None:
-            driver = AttachDriver(vllm_source, options, link)
-        else:
-            driver = LoopDriver(options, link)
-        settings = read_settings(settings_path())
-        app = CbtuiApp(link, options, driver=driver, pace=Pace(), handles_signals=True, settings=settings)
-        if is_served():
-            end_with_server(driver.close)
-        try:
-            app.run()
-        finally:
-            driver.close()
-            if app.engine is not None:
-                app.engine.end()
-    return app.return_code or int(bool(tape_fault(link)))

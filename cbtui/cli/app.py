@@ -156,7 +156,7 @@ def launch(
         vllm=other,
     )
     if open_screen is None:
-        from cbtui.app import run_app
+        from cbtui.opening import run_app
 
         open_screen = run_app
     return with_bad(open_screen(options), workload)
@@ -208,7 +208,7 @@ def race(
         arrivals=factor,
         race=workload.requests if workload else tuple(tutorial_workload()),
     )
-    from cbtui.app import run_app
+    from cbtui.opening import run_app
 
     return with_bad(run_app(options), workload)
 
@@ -233,7 +233,7 @@ def lesson(
     if not 1 <= number <= len(LESSONS):
         raise CommandError(f"there are lessons 1 to {len(LESSONS)}; `cbtui lesson` lists them")
     need_terminal()
-    from cbtui.app import run_app, run_lesson
+    from cbtui.opening import run_app, run_lesson
     from cbtui.options import LaunchOptions
     from engine.worker.wire import RunnerSpec
 

@@ -88,7 +88,7 @@ def attach(
         record=trace_path(record),
         theme=theme_named(theme),
     )
-    from cbtui.app import run_app
+    from cbtui.opening import run_app
 
     return with_bad(run_app(options), workload)
 

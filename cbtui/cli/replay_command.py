@@ -45,7 +45,7 @@ def replay(
         replay_upto=_step(at),
         theme=theme_named(theme),
     )
-    from cbtui.app import run_app
+    from cbtui.opening import run_app
 
     return run_app(options)
 

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from cbtui.app import CbtuiApp, run_app
+from cbtui.app import CbtuiApp
 from cbtui.cli import models
 from cbtui.following.driver import LoopDriver, ReplayDriver
 from cbtui.following.link import Link
 from cbtui.following.overheard import overheard
 from cbtui.following.pace import Pace
+from cbtui.opening import run_app
 from cbtui.options import LaunchOptions
 from engine.fake import FakeRunner
 from engine.live.commands import Close, PromptRequest

@@ -11,6 +11,7 @@ import pytest
 
 from cbtui.__main__ import run
 from cbtui.cli import models
+from cbtui.options import LaunchOptions
 from engine.fake import FakeRunner
 from tests.cli.word_runner import WordRunner
 
@@ -45,3 +46,19 @@ def cbtui(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         return Ended(code, out, err, made[-1] if made else None)
 
     return call
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[LaunchOptions]:
+    """What screens were opened with, as if there were a terminal; none is."""
+    screens: list[LaunchOptions] = []
+
+    def run_app(options: LaunchOptions) -> int:
+        screens.append(options)
+        return 0
+
+    monkeypatch.setattr("cbtui.opening.run_app", run_app)
+    monkeypatch.setattr("cbtui.cli.app.need_terminal", lambda **_: None)
+    monkeypatch.setattr("cbtui.cli.screen_options.need_terminal", lambda **_: None)
+    monkeypatch.setenv("CBTUI_SETTINGS", "")
+    return screens

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import cbtui.app as app_module
-from cbtui.cli import app as cli_app
 from cbtui.options import LaunchOptions
 from tests.cli.conftest import Ended
 
@@ -102,22 +100,6 @@ def test_a_bad_command_line(cbtui: Cbtui, arguments: tuple[str, ...]) -> None:
     ended = cbtui(*arguments, stdin=b"")
     assert (ended.code, ended.out) == (2, "")
     assert is_one_sentence(ended), ended.err
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[LaunchOptions]:
-    """The screens that would have been opened, as if there were a terminal."""
-    screens: list[LaunchOptions] = []
-
-    def run_app(options: LaunchOptions) -> int:
-        screens.append(options)
-        return 0
-
-    monkeypatch.setattr(app_module, "run_app", run_app)
-    monkeypatch.setattr(cli_app, "need_terminal", lambda **_: None)
-    monkeypatch.setattr("cbtui.cli.screen_options.need_terminal", lambda **_: None)
-    monkeypatch.setenv("CBTUI_SETTINGS", "")
-    return screens
 
 
 @pytest.mark.parametrize(

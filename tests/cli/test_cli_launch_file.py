@@ -7,27 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cbtui.cli import screen_options
 from cbtui.options import LaunchOptions
 from tests.cli.conftest import Ended
 
 DATA = Path(__file__).parent.parent / "data" / "workloads"
 Cbtui = Callable[..., Ended]
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[LaunchOptions]:
-    """What the screen was opened with; it never is."""
-    found: list[LaunchOptions] = []
-
-    def run_app(options: LaunchOptions) -> int:
-        found.append(options)
-        return 0
-
-    monkeypatch.setattr("cbtui.app.run_app", run_app)
-    monkeypatch.setattr("cbtui.cli.app.need_terminal", lambda **_: None)
-    monkeypatch.setattr(screen_options, "need_terminal", lambda **_: None)
-    return found
 
 
 def test_launch_begins_with_a_file(cbtui: Cbtui, opened: list[LaunchOptions]) -> None:

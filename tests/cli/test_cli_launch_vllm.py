@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cbtui import app
 from cbtui.__main__ import run
-from cbtui.cli import app as commands
 from cbtui.cli.vllm_options import split_arguments
 from cbtui.options import LaunchOptions
 from tests.cli.conftest import Ended
@@ -21,20 +19,6 @@ def executable(tmp_path: Path) -> str:
     path.write_text("#!/bin/sh\n")
     path.chmod(0o755)
     return str(path)
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[LaunchOptions]:
-    """What screens were opened with."""
-    options: list[LaunchOptions] = []
-
-    def run_app(asked: LaunchOptions) -> int:
-        options.append(asked)
-        return 0
-
-    monkeypatch.setattr(app, "run_app", run_app)
-    monkeypatch.setattr(commands, "need_terminal", lambda **_: None)
-    return options
 
 
 def test_what_stands_behind_the_dashes_is_vllms(executable: str, opened: list[LaunchOptions]) -> None:

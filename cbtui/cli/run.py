@@ -23,9 +23,9 @@ from cbtui.cli.console import (
 from cbtui.cli.models import loaded_model
 from cbtui.cli.recording import recording
 from cbtui.cli.result import ResultLine
-from cbtui.cli.serving_metrics import serving_metrics
 from cbtui.cli.sources import Complaints, FileOptions, Workload, workload_of
 from cbtui.looks.tokens import prose
+from cbtui.serving_metrics import serving_metrics
 from cbtui.telling.alone import counted, verdict_words
 from cbtui.telling.naming import letter_of
 from engine.config import EngineConfig

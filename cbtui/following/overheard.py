@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from cbtui.following.link import Link
 from cbtui.looks.tokens import prose
 from cbtui.options import LaunchOptions
+from cbtui.serving_metrics import serving_metrics
 from engine.live.channels import History, Mailbox
 from engine.prometheus import MetricsServer
 from engine.stream.records import Record
@@ -65,11 +66,8 @@ def overheard(options: LaunchOptions) -> Iterator[Link]:
             recorder = TraceRecorder(options.record)
             stack.callback(_close, recorder)
             listeners.append(_taping(recorder, mailbox))
-        if options.metrics is not None:
-            server = MetricsServer(options.metrics)
-            stack.callback(server.close)
+        if (server := stack.enter_context(serving_metrics(options.metrics))) is not None:
             listeners.append(_counting(server, mailbox))
-            print(f"cbtui: metrics at {server.url}", file=sys.stderr)
         yield Link(mailbox, OverheardHistory(options.history, listeners, recorder))
 
 

@@ -1,4 +1,4 @@
-"""Metrics of the headless commands, over HTTP while they run."""
+"""Metrics over HTTP for as long as a command or a screen runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.prometheus import MetricsServer
 
 @contextmanager
 def serving_metrics(port: int | None) -> Iterator[MetricsServer | None]:
-    """A server for as long as the command runs; where it is stands on standard error.
+    """A server for as long as the `with` block; where it is stands on standard error.
 
     Args:
         port: None: there is none.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cbtui.drawing.mask_layout import folded_layout, true_layout
+from cbtui.drawing.mask_layout import folded_layout
 from cbtui.drawing.mask_shapes import GRID_GAP, Band, Grid, Hidden, Keys, MaskLayout, Row, query_label
 from cbtui.drawing.mask_spots import Area, Spot, column_of, key_at, row_of
 from cbtui.drawing.mask_spots import cell_columns as _cell
@@ -304,13 +304,6 @@ def folded(
     """
     layout = folded_layout(record, badges, width, height, window=window, has_notes=lookback is not None)
     return MaskDrawing(record, badges, layout, lookback or _no_text, window)
-
-
-def true_cells(
-    record: StepRecord, badges: Badges, lookback: Lookback, width: int, window: int | None = None
-) -> MaskDrawing:
-    """The mask cell by cell; cells two columns wide where all of them fit `width`."""
-    return MaskDrawing(record, badges, true_layout(record, badges, width), lookback, window)
 
 
 def seen_keys(segment: Segment, window: int | None) -> int:

@@ -21,7 +21,7 @@ _NOTHING, _PADDING = "", "padding"
 
 
 class DenseMask(MaskDrawing):
-    """The same picture as `true_cells`, at half the height."""
+    """The same picture as cells of one column, at half the height."""
 
     per_line = 2
 

@@ -30,12 +30,6 @@ from engine.stream.records import Segment, StepRecord
 # -- every cell ------------------------------------------------------------------------------------
 
 
-def true_layout(record: StepRecord, badges: Badges, width: int) -> MaskLayout:
-    """Every query and every key, two columns a cell if that fits `width`, else one."""
-    wide = cell_layout(record, badges, cell=2)
-    return wide if wide.columns <= width else cell_layout(record, badges, cell=1)
-
-
 def cell_layout(record: StepRecord, badges: Badges, cell: int, per_line: int = 1) -> MaskLayout:
     """Every query and every key, `cell` columns a key, `per_line` queries a line.
 

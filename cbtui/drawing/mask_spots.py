@@ -28,11 +28,6 @@ class Area:
     key: int
     key_stop: int
 
-    @property
-    def is_one(self) -> bool:
-        """Whether it is a single cell of the mask."""
-        return self.query_stop - self.query == 1 and self.key_stop - self.key == 1
-
 
 @dataclass(frozen=True, slots=True)
 class Spot:

@@ -13,18 +13,15 @@ after the shown step is faint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cbtui.drawing.slot_history import SlotHistory, State, scale_for
+from cbtui.drawing.slot_history import SlotHistory, State
 from cbtui.drawing.window import merged
-from cbtui.looks.pieces import Line, Piece, line_width, plain
+from cbtui.looks.pieces import Line, Piece, line_width
 from cbtui.telling.naming import Badges
-from engine.stream.records import Record
 
 DECODE, DEAD, IDLE = "▄", "░", "·"
 _MODE, _BARRIER = "│", "┤"
-_ASCII = str.maketrans({DECODE: "=", DEAD: "x", IDLE: ".", _MODE: "|", _BARRIER: "|"})
 
 #: The signs and their meaning.
 LEGEND: Line = (
@@ -233,34 +230,3 @@ def timeline_lines(
 def _with_legend(line: Line, width: int) -> Line:
     gap = width - line_width(line) - line_width(LEGEND)
     return merged([*line, (" " * gap, ""), *LEGEND]) if gap >= 3 else line
-
-
-def timeline_text(
-    records: Iterable[Record],
-    badges: Badges,
-    *,
-    width: int = 80,
-    steps: int | None = None,
-    ascii_only: bool = False,
-) -> list[str]:
-    """A finished run as plain text lines of at most `width` columns: band, slots, axis.
-
-    Args:
-        steps: draw on the scale of a run of so many steps, so that two runs can be compared.
-        ascii_only: for outputs that cannot take other characters.
-    """
-    history = SlotHistory(records)
-    gutter = gutter_width(history.num_slots)
-    scale = scale_for(max(steps or 0, history.num_steps), width - gutter)
-    axis = TimeAxis(history.first_step, scale, history.last_step)
-    lines = [band_line(history, axis, gutter, width)]
-    lines += [slot_line(history, badges, slot, axis, gutter) for slot in range(history.num_slots)]
-    lines.append(axis_line(history, axis, gutter, width, has_marks=False))
-    texts = [plain(line) for line in lines]
-    return [text.translate(_ASCII) for text in texts] if ascii_only else texts
-
-
-def legend_text(*, ascii_only: bool = False) -> str:
-    """The coding as one plain line."""
-    text = f"A prefill   {DECODE} decode   {DEAD} dead   {IDLE} idle"
-    return text.translate(_ASCII) if ascii_only else text

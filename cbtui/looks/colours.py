@@ -66,11 +66,6 @@ def text_on(ground: str) -> str:
     return max("#000000", "#ffffff", key=lambda text: contrast(text, ground))
 
 
-def text_colour(colour: str, background: str, foreground: str) -> str:
-    """`colour` where it is legible as text on `background`, otherwise the theme's `foreground`."""
-    return colour if contrast(colour, background) >= TEXT_CONTRAST else foreground
-
-
 @lru_cache(maxsize=1024)
 def shape_colour(colour: str, background: str) -> str:
     """`colour`, or the nearest shade of it that stands out from `background` as a solid shape."""

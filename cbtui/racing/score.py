@@ -41,7 +41,7 @@ class Score:
 
     Attributes:
         steps, elapsed_s: so far.
-        output_tokens, asked_tokens: made, and the sum of the requests' caps.
+        output_tokens: made.
         num_requests, num_started, num_finished: with a first token, ended.
         ttft_steps, ttft_s, completion_steps, completion_s: means to the first and the last token; None
             until every request has one, because a mean over the early ones flatters whoever let the
@@ -55,7 +55,6 @@ class Score:
     steps: int = 0
     elapsed_s: float = 0.0
     output_tokens: int = 0
-    asked_tokens: int = 0
     num_requests: int = 0
     num_started: int = 0
     num_finished: int = 0
@@ -89,7 +88,6 @@ def score(lane: Lane) -> Score:
         steps=run.steps if run else 0,
         elapsed_s=run.elapsed_s if run else 0.0,
         output_tokens=run.output_tokens if run else 0,
-        asked_tokens=sum(story.request.max_tokens for story in stories),
         num_requests=len(stories),
         num_started=len(started),
         num_finished=sum(story.finish is not None for story in stories),

@@ -38,14 +38,6 @@ class KeyLine:
     keys: tuple[Key | None, ...]
 
 
-def key_line(
-    cells: int, *, is_typing: bool, is_paused: bool, is_live: bool = True, remap: Remap = as_made
-) -> KeyLine:
-    """The main screen's keys that work now, in one line of `cells` cells."""
-    keys = in_bottom_line(is_typing=is_typing, is_live=is_live, remap=remap)
-    return key_lines(keys, cells, is_typing=is_typing, is_paused=is_paused)[0]
-
-
 def key_lines(
     keys: Sequence[Key], cells: int, num_lines: int = 1, *, is_typing: bool = False, is_paused: bool = False
 ) -> list[KeyLine]:

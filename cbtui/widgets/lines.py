@@ -16,7 +16,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from cbtui.looks.colours import TEXT_CONTRAST, badge_style, contrast, shape_colour
-from cbtui.looks.pieces import Line
+from cbtui.looks.pieces import STYLES, Line
 from cbtui.telling.naming import Badge
 
 #: Makes line `y` for a width in cells.
@@ -31,16 +31,7 @@ class LinesView(ScrollView):
     overflow and have that column, too.
     """
 
-    COMPONENT_CLASSES = {
-        "lines--dim",
-        "lines--strong",
-        "lines--accent",
-        "lines--warn",
-        "lines--track",
-        "lines--chip",
-        "lines--bar",
-        "lines--cursor",
-    }
+    COMPONENT_CLASSES = {f"lines--{name}" for name in STYLES if name}
     DEFAULT_CSS = """
     LinesView {
         background: $background;

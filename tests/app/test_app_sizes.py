@@ -28,7 +28,6 @@ ALL = {
     "prompt",
     "keys",
 }
-ON_TOP = {"tabs", "centre"}
 
 
 def shown(app: CbtuiApp) -> set[str]:

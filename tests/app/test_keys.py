@@ -14,7 +14,7 @@ from cbtui.keys import APP_KEYS, LESSON_KEYS, LEVELS, PROMPT_KEYS, RACE_KEYS, SC
 from cbtui.keys_shown import in_bottom_line, in_help
 from cbtui.looks.pieces import plain
 from cbtui.screens.help import HELP_GROUPS
-from cbtui.widgets.key_bar import key_line, key_lines
+from cbtui.widgets.key_bar import KeyLine, key_lines
 
 ALL = tuple({id(key): key for level in LEVELS for key in level}.values())
 SOURCES = Path(cbtui.__file__).parent
@@ -60,6 +60,12 @@ def test_help_says_nothing_twice() -> None:
     for group in HELP_GROUPS:
         keys = [shown for shown, words in in_help(group) if "While typing" not in words]
         assert len(keys) == len(set(keys)), group
+
+
+def key_line(cells: int, *, is_typing: bool, is_paused: bool) -> KeyLine:
+    """The main screen's bottom line, where it has one."""
+    keys = in_bottom_line(is_typing=is_typing)
+    return key_lines(keys, cells, is_typing=is_typing, is_paused=is_paused)[0]
 
 
 def test_the_bottom_line_names_only_keys_that_work() -> None:

@@ -13,7 +13,7 @@ from tests.cli.conftest import Ended
 from tests.cli.word_runner import FailingRunner, Forgetful, PartingRunner, UnloadableRunner
 
 Cbtui = Callable[..., Ended]
-TUTORIAL = Path(__file__).parents[1] / "data" / "tutorial.jsonl"
+TUTORIAL = Path(__file__).parents[1] / "data" / "workloads" / "tutorial.jsonl"
 
 CONTINUOUS_LOG = """\
 ++ [step 0]   slot 0 <- A (cap 6): "The capital of France is"
@@ -65,14 +65,6 @@ columns: keys by owner, small letter cached; # may attend, . may not
   D p9   ##########........................
   B p10  ..........###########.............
   C p12  .....................#############
-"""
-TIMELINES = """\
-Timeline, 8 steps a column
-letter its prompt goes in   = decode   x dead (ended, slot held)   . idle
-static: 480 steps
-  0 AxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxD===xxxxxxxxxxxxxxxxxxx
-  1 B=====xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxE======================
-  2 C====================================.F=====xxxxxxxxxxxxxxxxx
 """
 
 

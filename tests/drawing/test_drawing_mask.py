@@ -5,9 +5,10 @@ from drawn_steps import STEP_1, STEP_7, WINDOWS, Fed, Scene, fed_sequences
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbtui.drawing.mask import MaskDrawing, folded, true_cells
+from cbtui.drawing.mask import MaskDrawing, folded
 from cbtui.drawing.mask_spots import Area, owner_of_query
 from cbtui.drawing.mask_words import allowed_pairs, is_allowed, legend
+from cbtui.drawing.mask_zoom import Zoom, drawing_at
 from cbtui.looks.pieces import line_width, plain
 from engine.step.mask import query_runs
 from engine.stream.records import Segment, StepRecord
@@ -256,9 +257,8 @@ def test_true_cells_equal_the_mask_cell_for_cell(
 ) -> None:
     scene = Scene()
     record = scene.step(*fed, layout=layout)  # type: ignore[arg-type]
-    width = 10_000 if is_wide else 1
-    cell = 2 if is_wide else 1
-    drawing = true_cells(record, scene.badges, look, width, window)
+    zoom, cell = (Zoom.WIDE, 2) if is_wide else (Zoom.NARROW, 1)
+    drawing = drawing_at(zoom, record, scene.badges, look, 80, 20, window)
     is_stacked = layout == "padded" and record.shape[1] == 1
     assert drawing.count == (record.shape[0] if is_stacked else record.shape[1])
     gutter = 2 + max(len(f"A p{s.position + s.q_len - 1}") for s in record.segments)
@@ -310,7 +310,7 @@ def test_folded_drawings_fit_any_size_and_show_every_sampled_query(
 def test_a_window_is_a_cut_out_of_the_whole(fed: tuple[Fed, ...], first: int, width: int) -> None:
     scene = Scene()
     record = scene.step(*fed)
-    drawing = true_cells(record, scene.badges, look, 1)
+    drawing = drawing_at(Zoom.NARROW, record, scene.badges, look, 80, 20)
     gutter = 2 + max(len(f"A p{s.position + s.q_len - 1}") for s in record.segments)
     for y in range(drawing.count):
         whole = plain(drawing.line(y, 0, 10_000))
@@ -324,5 +324,6 @@ def test_a_window_is_a_cut_out_of_the_whole(fed: tuple[Fed, ...], first: int, wi
 def test_headings_name_the_owner_of_every_key(layout: str) -> None:
     scene = Scene()
     record = scene.step(Fed(3), Fed(1, 4), layout=layout)  # type: ignore[arg-type]
-    heading = plain(true_cells(record, scene.badges, look, 1).heading(0, 200)).split()
+    drawing = drawing_at(Zoom.NARROW, record, scene.badges, look, 80, 20)
+    heading = plain(drawing.heading(0, 200)).split()
     assert "".join(heading) == ("AAABBBBB" if layout == "ragged" else "╳╳╳AAA╳BBBBB")

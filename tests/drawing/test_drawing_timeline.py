@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbtui.drawing.slot_history import IDLE, SlotHistory, State, scale_for
-from cbtui.drawing.timeline import TimeAxis, arrange, slot_line, timeline_lines, timeline_text
+from cbtui.drawing.timeline import (
+    TimeAxis,
+    arrange,
+    axis_line,
+    band_line,
+    gutter_width,
+    slot_line,
+    timeline_lines,
+)
 from cbtui.looks.pieces import line_width, plain
 from engine.stream.records import StepRecord
 
@@ -27,23 +35,30 @@ def small_run(scene: Scene) -> list[StepRecord]:
     return records
 
 
-def test_one_coding_with_or_without_colour() -> None:
+def drawn(scene: Scene, records: list[StepRecord], width: int, steps: int = 0) -> list[str]:
+    """A finished run in plain text, band, slots and axis, on the scale of a run of at least so many steps."""
+    history = SlotHistory(records)
+    gutter = gutter_width(history.num_slots)
+    scale = scale_for(max(steps, history.num_steps), width - gutter)
+    axis = TimeAxis(history.first_step, scale, history.last_step)
+    lines = [band_line(history, axis, gutter, width)]
+    lines += [slot_line(history, scene.badges, slot, axis, gutter) for slot in range(history.num_slots)]
+    lines.append(axis_line(history, axis, gutter, width, has_marks=False))
+    return [plain(line) for line in lines]
+
+
+def test_one_coding_for_every_slot() -> None:
     scene = Scene()
     records = small_run(scene)
-    lines = timeline_text(records, scene.badges, width=60)
+    lines = drawn(scene, records, 60)
     assert lines[1:4] == ["0 A▄▄░░C▄", "1 B▄▄▄▄··", "2 ·······"]
-    assert timeline_text(records, scene.badges, width=60, ascii_only=True)[1:4] == [
-        "0 A==xxC=",
-        "1 B====..",
-        "2 .......",
-    ]
 
 
 def test_the_band_marks_barriers_and_mode_changes_above_their_columns() -> None:
     scene = Scene()
     records = [scene.step(DECODE, DECODE, step=n, mode="static", barrier=n == 20) for n in range(1, 21)]
     records += [scene.step(DECODE, step=n, slots=2) for n in range(21, 31)]
-    lines = timeline_text(records, scene.badges, width=60)
+    lines = drawn(scene, records, 60)
     assert lines[0] == "  static      barrier┤│continuous"
     assert lines[0].index("┤") - 2 == 20 - 1 and lines[0].index("│") - 2 == 21 - 1
 
@@ -51,7 +66,7 @@ def test_the_band_marks_barriers_and_mode_changes_above_their_columns() -> None:
 def test_step_numbers_stand_under_their_columns() -> None:
     scene = Scene()
     records = [scene.step(DECODE, step=n) for n in range(11, 60)]
-    axis = timeline_text(records, scene.badges, width=60)[-1]
+    axis = drawn(scene, records, 60)[-1]
     for number in (11, 20, 30, 40, 50, 59):
         assert axis[2 + number - 11 :].startswith(str(number))
 
@@ -59,8 +74,8 @@ def test_step_numbers_stand_under_their_columns() -> None:
 def test_two_runs_share_a_scale() -> None:
     scene = Scene()
     short = [scene.step(DECODE, step=n) for n in range(1, 31)]
-    assert len(timeline_text(short, scene.badges, width=22)[1]) == 2 + 15
-    assert len(timeline_text(short, scene.badges, width=22, steps=60)[1]) == 2 + 8
+    assert len(drawn(scene, short, 22)[1]) == 2 + 15
+    assert len(drawn(scene, short, 22, steps=60)[1]) == 2 + 8
 
 
 def test_looking_back_leaves_the_rest_blank() -> None:

@@ -7,7 +7,7 @@ from drawn_steps import STEP_7, WINDOWS, Fed, Scene, fed_sequences
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbtui.drawing.mask import folded, true_cells
+from cbtui.drawing.mask import folded
 from cbtui.drawing.mask_dense import dense_cells
 from cbtui.drawing.mask_overview import OverviewMask
 from cbtui.drawing.mask_spots import Area, Drawing, anchor_of, area_of, moved
@@ -220,8 +220,8 @@ def drawings(record: StepRecord, scene: Scene, window: int | None = None) -> lis
     return [
         folded(record, scene.badges, look, 70, 12, window),
         folded(record, scene.badges, look, 24, 12, window),
-        true_cells(record, scene.badges, look, 1, window),
-        true_cells(record, scene.badges, look, 10_000, window),
+        drawing_at(Zoom.NARROW, record, scene.badges, look, 70, 12, window),
+        drawing_at(Zoom.WIDE, record, scene.badges, look, 70, 12, window),
         dense_cells(record, scene.badges, window),
         OverviewMask(record, scene.badges, 40, 10, window=window),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 from cbtui.export.run import RecordedRun, recorded_run
@@ -14,7 +13,6 @@ from engine.live.commands import PromptRequest
 from engine.runner import EncodedPrompt
 from engine.session import drain, submit
 from engine.stream.records import SCHEMA_VERSION, Record, TraceHeader
-from engine.stream.trace import TraceWriter
 
 DATA = Path(__file__).parents[1] / "data"
 TRACES = (
@@ -91,12 +89,3 @@ def crowded_run() -> RecordedRun:
         mode="chunked",
     )
     return recorded_run(header, records)
-
-
-def as_trace(run: RecordedRun) -> bytes:
-    """The run as a trace file."""
-    file = io.BytesIO()
-    writer = TraceWriter(file, run.header)
-    for record in run.records:
-        writer.write(record)
-    return file.getvalue()

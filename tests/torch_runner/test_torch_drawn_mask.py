@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from cbtui.drawing.mask import true_cells
+from cbtui.drawing.mask_zoom import Zoom, drawing_at
 from cbtui.looks.pieces import plain
 from cbtui.telling.naming import Badges
 from engine.config import EngineConfig
@@ -65,7 +65,7 @@ class Watcher:
 
 def drawn(record: StepRecord, badges: Badges, window: int | None, step: Step) -> Seen:
     """The cells that the screen draws as allowed."""
-    drawing = true_cells(record, badges, lambda segment: "", 1, window)
+    drawing = drawing_at(Zoom.NARROW, record, badges, lambda segment: "", 80, 20, window)
     seen: Seen = {(row, q): set() for row in range(record.shape[0]) for q in range(record.shape[1])}
     for y in range(drawing.count):
         line = plain(drawing.line(y, 0, 10_000))

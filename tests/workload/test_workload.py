@@ -37,7 +37,7 @@ def test_the_built_in_six_are_raw_and_run_to_their_caps():
 
 
 def test_the_same_file_read_as_a_file_stops_at_end_of_sequence():
-    lines = list(read_json_lines((DATA / "tutorial.jsonl").read_bytes()))
+    lines = list(read_json_lines((DATA / "workloads" / "tutorial.jsonl").read_bytes()))
     assert [line.prompt for line in require_all(lines, "x")] == [r.prompt for r in tutorial_workload()]
     assert not any(line.ignore_eos for line in require_all(lines, "x"))
 

@@ -39,6 +39,11 @@ def gauge(share: float, cells: int) -> Line:
     return tuple(piece for piece in ((drawn, "bar"), ("─" * (cells - len(drawn)), "track")) if piece[0])
 
 
+def column(height: float) -> str:
+    """What a column fills of a cell whose floor lies `height` cells below the column's top."""
+    return (" " + _HEIGHTS)[round(min(1.0, max(0.0, height)) * 8)]
+
+
 def sparkline(values: Sequence[float], cells: int) -> str:
     """The newest values as columns, right-aligned in `cells` cells, the highest one full height."""
     if cells <= 0:

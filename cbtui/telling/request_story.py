@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import pairwise
 
-from cbtui.drawing.latency_plot import plot_lines
+from cbtui.drawing.gaps import all_gaps
 from cbtui.drawing.token_cells import percent, token_line
 from cbtui.following.frame import Frame
 from cbtui.looks.pieces import Line, clip_line, fit, line_width, wrap
@@ -109,9 +109,7 @@ class StoryLines:
         ]
         if len(gaps) > 1:
             lines.append(_dim(f" time before each token, 2 to {self.num_tokens:,}:"))
-            lines += [
-                ((" ", ""), *line) for line in plot_lines(gaps, self.colour, self.cells - 2, PLOT_HEIGHT)
-            ]
+            lines += [((" ", ""), *line) for line in all_gaps(gaps, self.colour, self.cells - 2, PLOT_HEIGHT)]
         return lines
 
     # -- blocks -------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cbtui.drawing.gaps import gap_lines, gaps_of
+from cbtui.drawing.gaps import gaps_of, newest_gaps
 from cbtui.following.frame import Frame
 from cbtui.widgets.lines import LinesView
 
@@ -23,5 +23,5 @@ class GapPlot(LinesView, can_focus=False):
             self.draw(1, lambda y, cells: (("a column a token, once there are two", "dim"),))
             return
         height = self.num_visible
-        lines = gap_lines(gaps, max(longest_s, *gaps), badge.colour, self.line_width, height)
+        lines = newest_gaps(gaps, max(longest_s, *gaps), badge.colour, self.line_width, height)
         self.draw(len(lines), lambda y, cells: lines[y] if y < len(lines) else ())

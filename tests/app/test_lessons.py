@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
-from cbtui.drawing.gaps import gap_lines
+from cbtui.drawing.gaps import newest_gaps
 from cbtui.lessons.play import LessonPlay, figures
 from cbtui.lessons.scenes import LESSONS
 from cbtui.looks.pieces import plain
@@ -114,7 +114,7 @@ def test_6_chunking_flattens_the_gap_and_delays_the_newcomer() -> None:
 
 
 def test_gaps_are_columns_on_one_scale() -> None:
-    lines = [plain(line) for line in gap_lines([0.1, 0.2], 0.2, "#ffffff", 40, 3)]
+    lines = [plain(line) for line in newest_gaps([0.1, 0.2], 0.2, "#ffffff", 40, 3)]
     assert lines[0].startswith(" 200 ms") and "██" in lines[0]
     assert lines[1].count("█") == 4
 

@@ -14,7 +14,7 @@ from cbtui.cli.models import loaded_model
 from cbtui.cli.recording import path_of_mode, recording
 from cbtui.cli.report import Reported, report
 from cbtui.cli.sources import Complaints, FileOptions, runnable, workload_of
-from cbtui.serving_metrics import serving_metrics
+from cbtui.metrics_http import serving_metrics
 from engine.config import EngineConfig
 from engine.live.commands import PromptRequest
 from engine.mode_runs import run_modes

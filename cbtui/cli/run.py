@@ -25,7 +25,7 @@ from cbtui.cli.recording import recording
 from cbtui.cli.result import ResultLine
 from cbtui.cli.sources import Complaints, FileOptions, Workload, workload_of
 from cbtui.looks.tokens import prose
-from cbtui.serving_metrics import serving_metrics
+from cbtui.metrics_http import serving_metrics
 from cbtui.telling.alone import counted, verdict_words
 from cbtui.telling.naming import letter_of
 from engine.config import EngineConfig

@@ -1,4 +1,4 @@
-"""Draws slots over steps. Pure: a `SlotHistory` in, lines out; the widget and `compare` share it.
+"""Draws slots over steps. Pure: a `SlotHistory` in, lines out.
 
 One coding everywhere, with colour or without:
 
@@ -6,9 +6,8 @@ One coding everywhere, with colour or without:
     `░` dead: finished, still fed                                          `·` idle
 
 A column of several steps with a prefill in it shows the letter, else the commonest state. The same line is
-readable as plain text, because every stretch begins with its owner's letter. `ascii_only` has the same
-coding for outputs that are not UTF-8: `=` decode, `x` dead, `.` idle. Where the view looks back, what came
-after the shown step is faint.
+readable as plain text, because every stretch begins with its owner's letter. Where the view looks back, what
+came after the shown step is faint.
 """
 
 from __future__ import annotations

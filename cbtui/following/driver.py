@@ -1,4 +1,4 @@
-"""Runs a real engine behind a screen: the engine loop over a model in a process of its own.
+"""Who runs behind a screen: the engine's loop over a model, a recorded trace, or a server elsewhere.
 
 What is heavy is imported in the engine's thread, after the screen has been drawn once.
 """

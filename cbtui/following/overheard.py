@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 
 from cbtui.following.link import Link
 from cbtui.looks.tokens import prose
+from cbtui.metrics_http import serving_metrics
 from cbtui.options import LaunchOptions
-from cbtui.serving_metrics import serving_metrics
 from engine.live.channels import History, Mailbox
 from engine.prometheus import MetricsServer
 from engine.stream.records import Record

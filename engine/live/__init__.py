@@ -1,1 +1,2 @@
-"""An engine in a thread of its own: commands in, state and records out. And what feeds it."""
+"""An engine in a thread of its own: commands in, state and records out. What feeds it, and a recording played
+the same way."""

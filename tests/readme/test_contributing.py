@@ -123,6 +123,20 @@ def test_the_layout_names_every_package_and_no_other() -> None:
     assert there | {"engine", "cbtui", "tests"} == said
 
 
+def test_the_layout_names_every_module_beside_the_packages_and_no_other() -> None:
+    tree = next(block for block in code("How it is built", "") if "engine/" in block)
+    names = [re.match(r"  (\S.*?)(?:  |/| $|$)", line + " ") for line in tree.splitlines()]
+    said = {name for found in names if found for name in found[1].strip().split(", ")}
+    there = {
+        path.stem
+        for package in (ROOT / "engine", ROOT / "cbtui")
+        for path in package.glob("*.py")
+        if not path.stem.startswith("__")
+    }
+    packages = {path.parent.name for path in ROOT.glob("*/*/__init__.py")}
+    assert said - packages == there
+
+
 def test_every_mode_policy_command_and_export_is_in_it() -> None:
     text = (ROOT / "README.md").read_text()
     for name in (*MODES, *POLICIES, *export_command.FORMATS):

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from cbtui.following.link import EngineDriver
+from engine.scheduling.policies import unanswered
 
 #: Seconds between two looks at whether it has ended.
 LOOK_S = 0.1
@@ -43,8 +44,6 @@ class EngineThread:
     @property
     def stuck_in(self) -> str:
         """Whose answer it waits for in vain, a sentence; empty: nobody's."""
-        from engine.scheduling.policies import unanswered
-
         return unanswered(self._thread.ident, self._now_s()) if self._thread.ident else ""
 
     def end(self) -> None:

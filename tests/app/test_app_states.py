@@ -182,7 +182,8 @@ def test_a_real_loop_on_a_fake_model_runs_prompts_to_their_end_and_quits() -> No
             await pilot.press("q", "y")
 
     asyncio.run(run())
-    assert app.return_code == 0
+    assert app.return_code == 0 and app.engine is not None
+    app.engine.end()
     assert link.mailbox.latest().status == "closed"
 
 

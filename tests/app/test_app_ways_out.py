@@ -104,7 +104,7 @@ def test_quitting_ends_the_model_and_never_waits_for_a_forward() -> None:
             await pilot.press("ctrl+q")
 
     asyncio.run(run())
-    assert driver.is_closed.is_set()
+    assert driver.is_closed.wait(5)
     assert feeder.commands == [Close()]
 
 

@@ -63,6 +63,8 @@ class _Teller:
         self.prefills = [one for one in segments if one.kind == "prefill"]
         self.decodes = [one for one in segments if one.kind == "decode"]
         self.dead_ones = [one for one in segments if one.kind == "dead"]
+        #: Slots are held by static batching; else by a server that schedules ahead of its tokens.
+        self.is_in_wave = record.mode == "static"
 
     def _name(self, *request_ids: str) -> Line:
         return names(self.frame.badges, request_ids)
@@ -231,13 +233,17 @@ class _Teller:
         held = sorted(self.dead_ones, key=lambda one: self._end(one.request_id))
         first = held[0]
         end = self._end(first.request_id)
+        until = (
+            "yet its row goes through the model at every step until the wave ends."
+            if self.is_in_wave
+            else "when its next row had been scheduled already: that one's token is thrown away."
+        )
         lines = [
             say(
                 (f"Slot {first.slot} is dead", "warn"),
                 ": ",
                 self._name(first.request_id),
-                f" ended at step {end:,}, yet its row goes through the model at every step until the wave "
-                "ends.",
+                f" ended at step {end:,}, {until}",
             )
         ]
         if (successor := self._successor()) is not None:
@@ -276,7 +282,7 @@ class _Teller:
 
         Only the first slot's successor is certain: later ones depend on how long that one runs.
         """
-        if not self.dead_ones or not self.record.waiting:
+        if not self.dead_ones or not self.record.waiting or not self.is_in_wave:
             return None
         first = min(self.dead_ones, key=lambda one: self._end(one.request_id))
         head = self.record.waiting[0].request_id
@@ -319,7 +325,8 @@ class _Teller:
             elif finish.request_id in freed:
                 line = say(line, f" and frees slot {finish.slot}.")
             else:
-                line = say(line, f"; slot {finish.slot} ", ("stays held", "warn"), " until the wave ends.")
+                until = "until the wave ends" if self.is_in_wave else "for a row that was scheduled before"
+                line = say(line, f"; slot {finish.slot} ", ("stays held", "warn"), f" {until}.")
             lines.append(line)
         if events.barrier:
             lines.append(self._barrier())

@@ -107,17 +107,22 @@ class Alive:
         return tuple(admitted)
 
     def finish(self, number: int, reason: str, time_s: float, error: str = "") -> None:
-        """A request has ended; one that is not known is passed over.
+        """A request has ended and left its lane; arguments as `end`'s."""
+        self.end(number, reason, time_s, error)
+        self.leave(number)
+
+    def end(self, number: int, reason: str, time_s: float, error: str = "") -> None:
+        """A request has ended, and keeps its lane; one that is not known, or has ended, is passed over.
 
         Args:
             reason: vLLM's word for it.
         """
-        request = self.requests.pop(number, None)
-        if request is None:
+        request = self.requests.get(number)
+        if request is None or request.is_over:
             return
-        happened = self._happened
+        request.is_over = True
         if request.is_known:
-            happened.finished.append(
+            self._happened.finished.append(
                 Finish(
                     request.request_id,
                     _REASONS.get(reason, reason),
@@ -127,10 +132,20 @@ class Alive:
                     error,
                 )
             )
+
+    def leave(self, number: int) -> None:
+        """A request's lane and blocks are free; one that is not known is passed over."""
+        request = self.requests.pop(number, None)
+        if request is None:
+            return
         if request.lane is not None:
-            happened.released.append(Release(request.request_id, request.lane))
+            self._happened.released.append(Release(request.request_id, request.lane))
             self._lanes.leave(request.lane)
         self.blocks.release(request.table)
+
+    def over(self) -> list[int]:
+        """Who has ended and not left."""
+        return [number for number, request in self.requests.items() if request.is_over]
 
     def kv_tokens(self, block_size: int) -> int:
         """Tokens whose KV the running ones hold; those of a shared block count once."""

@@ -191,8 +191,7 @@ class VllmFold:
         return line
 
     def _take_output(self, line: Output) -> list[Record]:
-        while self._scheduled:
-            scheduled, num_arrived = self._scheduled.popleft()
+        for scheduled, num_arrived in self._take_scheduled(line.n):
             if scheduled.n == line.n and line.tok:
                 numbers = [number for number, _, _ in scheduled.rows]
                 out = tuple((number, (token,)) for number, token in zip(numbers, line.tok, strict=False))
@@ -203,14 +202,18 @@ class VllmFold:
             if scheduled.n == line.n:
                 if self._knows_all(scheduled):
                     return [self._record(scheduled, line, num_arrived)]
-                break
         # A step before the keyframe this began with: only its tokens count.
         for number, tokens in line.out:
             if number in self._alive.requests:
                 self._alive.requests[number].tokens += tokens
-        for number, reason in line.end:
-            self._alive.finish(number, reason, self._clock(line.t + line.d))
+        self._end_inside(line.end, self._clock(line.t + line.d))
         return self._flush_ends(line.t + line.d)
+
+    def _take_scheduled(self, step: int) -> list[tuple[Scheduled, int]]:
+        """The steps scheduled up to this one; none, if it is not among them. Those ahead of it stay."""
+        numbers = [scheduled.n for scheduled, _ in self._scheduled]
+        count = numbers.index(step) + 1 if step and step in numbers else 0
+        return [self._scheduled.popleft() for _ in range(count)]
 
     def _knows_all(self, scheduled: Scheduled) -> bool:
         return all(number in self._alive.requests for number, _, _ in scheduled.rows)
@@ -232,8 +235,7 @@ class VllmFold:
             self._alive.requests[number].tokens += tokens
         slots = slots_of(self._alive.requests.values())
         self._step, self._end_s = step, end_s
-        for number, reason in (*line.end, *self._stopped_in(scheduled)):
-            self._alive.finish(number, reason, end_s)
+        self._end_inside((*line.end, *self._stopped_in(scheduled)), end_s)
         after = self._alive.take_happened()
         late = self._late(num_arrived)
         allocated, freed, shared = self._alive.blocks.take_moves()
@@ -290,9 +292,22 @@ class VllmFold:
 
     # -- ends ---------------------------------------------------------------------------------
 
+    def _end_inside(self, ends: Iterable[tuple[int, str]], time_s: float) -> None:
+        """Requests a step ended. One whose next row was scheduled already keeps its lane until that is over:
+        the row goes through the model, and nothing comes of it."""
+        for number, reason in ends:
+            self._alive.end(number, reason, time_s)
+        for number in self._alive.over():
+            if not self._is_ahead(number):
+                self._alive.leave(number)
+
+    def _is_ahead(self, number: int) -> bool:
+        """Whether a step under way feeds a request."""
+        return any(_is_in(number, scheduled) for scheduled, _ in self._scheduled)
+
     def _end_outside(self, time_s: float, ends: Sequence[tuple[int, str]]) -> list[Record]:
         for number, reason in ends:
-            if any(_is_in(number, scheduled) for scheduled, _ in self._scheduled):
+            if self._is_ahead(number):
                 self._stopped[number] = reason  # the step that feeds it is under way, and tells
             else:
                 self._alive.finish(number, reason, self._clock(time_s))

@@ -25,6 +25,7 @@ class Followed:
         table: its block ids.
         has_run: it was in a step.
         is_known: a record has said that it arrived.
+        is_over: it has ended, and a row of it was scheduled before that.
     """
 
     request_id: str
@@ -37,6 +38,7 @@ class Followed:
     table: list[int] = field(default_factory=list)
     has_run: bool = False
     is_known: bool = False
+    is_over: bool = False
 
     @property
     def num_outputs(self) -> int:

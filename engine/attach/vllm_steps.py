@@ -37,10 +37,13 @@ def segments_of(
     requests: Mapping[int, Followed],
     sampled: Mapping[int, tuple[int, ...]],
 ) -> tuple[tuple[Segment, ...], TokenCounts]:
-    """The segments in the order of the row, and what its tokens were spent on."""
+    """The segments in the order of the row, and what its tokens were spent on.
+
+    A request that had ended when its row went through the model is dead work.
+    """
     rows = {number: (count, start) for number, count, start in scheduled.rows}
     segments = []
-    q_start = kv_start = prompt = decode = recomputed = 0
+    q_start = kv_start = prompt = decode = recomputed = dead = 0
     for number in order:
         request = requests[number]
         count, start = rows[number]
@@ -48,11 +51,14 @@ def segments_of(
         ids = request.tokens[start:stop]
         ids += [UNKNOWN_TOKEN] * (count - len(ids))
         is_decode = request.num_outputs and start == len(request.tokens) - 1
-        kind: SegmentKind = "decode" if is_decode else "prefill"
+        kind: SegmentKind = "dead" if request.is_over else "decode" if is_decode else "prefill"
         again = max(0, min(stop, request.high_water) - start)
         new_prompt = max(0, min(stop, request.num_prompt) - (start + again))
-        recomputed, prompt = recomputed + again, prompt + new_prompt
-        decode += count - again - new_prompt
+        if request.is_over:
+            dead += count
+        else:
+            recomputed, prompt = recomputed + again, prompt + new_prompt
+            decode += count - again - new_prompt
         request.computed = stop
         request.high_water = max(request.high_water, stop)
         assert request.lane is not None
@@ -75,7 +81,7 @@ def segments_of(
             )
         )
         q_start, kv_start = q_start + count, kv_start + stop
-    return tuple(segments), TokenCounts(prompt, decode, recomputed)
+    return tuple(segments), TokenCounts(prompt, decode, recomputed, dead)
 
 
 def slots_of(requests: Iterable[Followed]) -> tuple[SlotRecord, ...]:
@@ -84,7 +90,7 @@ def slots_of(requests: Iterable[Followed]) -> tuple[SlotRecord, ...]:
         SlotRecord(
             request.lane,
             request.request_id,
-            held=False,
+            held=request.is_over,
             num_computed_tokens=request.computed,
             num_prompt_tokens=request.num_prompt,
             num_output_tokens=request.num_outputs,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import sys
+from collections import deque
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,11 @@ class Status(enum.IntEnum):
 
 
 class Request:
-    def __init__(self, request_id: str, prompt: list[int], max_tokens: int) -> None:
+    """`stops_after`: it ends with so many output tokens, which no scheduler knows beforehand."""
+
+    def __init__(
+        self, request_id: str, prompt: list[int], max_tokens: int, stops_after: int | None = None
+    ) -> None:
         self.request_id = request_id
         self.prompt_token_ids = prompt
         self.num_prompt_tokens = len(prompt)
@@ -28,13 +33,25 @@ class Request:
         self.priority = 0
         self.num_preemptions = 0
         self.num_computed_tokens = 0
+        self.num_output_placeholders = 0
+        self.stops_after = stops_after
         self.status = Status.WAITING
         self.sampling_params = SimpleNamespace(
             temperature=0.0, top_p=1.0, top_k=0, seed=None, ignore_eos=True
         )
 
+    @property
+    def num_outputs(self) -> int:
+        return len(self.all_token_ids) - self.num_prompt_tokens
+
     def is_finished(self) -> bool:
-        return len(self.all_token_ids) - self.num_prompt_tokens >= self.max_tokens
+        return self.finish_reason is not None
+
+    @property
+    def finish_reason(self) -> str | None:
+        if self.num_outputs == self.stops_after:
+            return "stop"
+        return "length" if self.num_outputs >= self.max_tokens else None
 
 
 class Scheduler:
@@ -73,8 +90,12 @@ class Scheduler:
             new.append(SimpleNamespace(req_id=request.request_id, block_ids=([self.num_made],)))
         counts = {}
         for request in self.running:
-            counts[request.request_id] = len(request.all_token_ids) - request.num_computed_tokens
-            request.num_computed_tokens = len(request.all_token_ids)
+            if request.num_outputs + request.num_output_placeholders >= request.max_tokens:
+                continue  # its last token is on its way
+            num_tokens = len(request.all_token_ids) + request.num_output_placeholders
+            counts[request.request_id] = num_tokens - request.num_computed_tokens
+            request.num_computed_tokens = num_tokens
+            self._update_after_schedule(request)
         old = [name for name in counts if name not in {one.req_id for one in new}]
         cached = SimpleNamespace(req_ids=old, new_block_ids=[None] * len(old), resumed_req_ids=set())
         return SimpleNamespace(
@@ -84,6 +105,9 @@ class Scheduler:
             preempted_req_ids=set(),
         )
 
+    def _update_after_schedule(self, request: Request) -> None:
+        pass
+
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         outputs = []
         for request_id in scheduler_output.num_scheduled_tokens:
@@ -92,7 +116,8 @@ class Scheduler:
                 continue
             token = len(request.all_token_ids)
             request.all_token_ids.append(token)
-            reason = "length" if request.is_finished() else None
+            request.num_output_placeholders = max(0, request.num_output_placeholders - 1)
+            reason = request.finish_reason
             if reason:
                 self.running.remove(request)
                 del self.requests[request_id]
@@ -113,7 +138,10 @@ class Scheduler:
 
 
 class AsyncScheduler(Scheduler):
-    pass
+    """Schedules a token before the one before it is there."""
+
+    def _update_after_schedule(self, request: Request) -> None:
+        request.num_output_placeholders += 1
 
 
 def config(**limits: Any) -> Any:
@@ -154,6 +182,33 @@ def install(patch: pytest.MonkeyPatch) -> None:
 
 def turn(scheduler: Any) -> Any:
     """One step of vLLM's engine."""
-    output = scheduler.schedule()
+    return take_in(scheduler, scheduler.schedule())
+
+
+def take_in(scheduler: Any, output: Any) -> Any:
+    """What a scheduled step brought, taken in."""
     names = list(output.num_scheduled_tokens)
     return scheduler.update_from_output(output, SimpleNamespace(req_ids=names))
+
+
+class Ahead:
+    """vLLM's engine with steps in flight: asynchronous scheduling, or a pipeline of several stages."""
+
+    def __init__(self, scheduler: Any, depth: int = 2) -> None:
+        self._scheduler = scheduler
+        self._depth = depth
+        self._in_flight: deque[Any] = deque()
+
+    def turn(self) -> None:
+        """Schedule as far ahead as may be; then take in the oldest step."""
+        while len(self._in_flight) < self._depth:
+            output = self._scheduler.schedule()
+            if not output.num_scheduled_tokens:
+                break
+            self._in_flight.append(output)
+        if self._in_flight:
+            take_in(self._scheduler, self._in_flight.popleft())
+
+    def drain(self) -> None:
+        while self._scheduler.requests or self._in_flight:
+            self.turn()

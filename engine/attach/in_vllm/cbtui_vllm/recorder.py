@@ -80,14 +80,15 @@ class Recorder:
         self._owed: set[str] = set()
         self._steps = 0
         #: Steps whose output is yet to come, by the identity of vLLM's own object.
-        self._in_flight: dict[int, tuple[int, list[int]]] = {}
+        self._in_flight: dict[int, tuple[int, dict[str, int]]] = {}
         self._waiting: tuple[tuple[int, str], ...] = ()
         #: What the queue is looked at again for: its length, arrivals and ends, who entered or gave way.
         self._queue: tuple[object, ...] = ()
         self._num_moved = 0
         self._has_own_reasons = False
-        #: Of the last step: its requests' numbers; where each was fed one token, that, and all computed ones.
-        self._row_numbers: list[int] = []
+        #: Of the last step: its requests' numbers, also of those that end before its tokens are there; where
+        #: each was fed one token, that, and all computed ones.
+        self._row_numbers: dict[str, int] = {}
         self._counts: dict[str, int] = {}
         self._computed = 0
         #: The first step after the last keyframe.
@@ -122,7 +123,7 @@ class Recorder:
         counts = output.num_scheduled_tokens
         if not self._is_followed:
             self._steps += bool(counts)
-            self._begin(output, [])
+            self._begin(output, {})
             return
         preempted = [self._numbers[one] for one in output.preempted_req_ids or () if one in self._numbers]
         if not counts and not preempted:
@@ -162,14 +163,14 @@ class Recorder:
             step: what was scheduled, what the model said, and what goes to the clients.
         """
         scheduled, model_output, outputs = step
-        number, rows = self._in_flight.pop(id(scheduled), (0, []))
+        number, in_step = self._in_flight.pop(id(scheduled), (0, {}))
         if not self._is_followed:
             return
+        rows = list(in_step.values())
         numbers = self._numbers
         ids = model_output.req_ids
         if self._order[:2] != (ids, rows):
-            order = [row for one in ids if (row := numbers.get(one)) is not None]
-            self._order = (list(ids), rows, order)
+            self._order = (list(ids), rows, [in_step[one] for one in ids if one in in_step])
         order = self._order[2]
         ones = [one for of_client in outputs.values() for one in of_client.outputs]
         tokens = one_token_each(ones, numbers, rows) if number >= self._key_step else None
@@ -235,7 +236,7 @@ class Recorder:
             _log.warning("cbtui: %d faults, the recording stops", self.num_faults)
             self._stream.close(0.0)
 
-    def _begin(self, output: Any, rows: list[int]) -> None:
+    def _begin(self, output: Any, rows: dict[str, int]) -> None:
         """A step is under way, until its output comes."""
         if not output.num_scheduled_tokens:
             return
@@ -267,7 +268,7 @@ class Recorder:
             if request_id in self._owed:
                 self._owed.discard(request_id)
                 self._put({"k": "p", "r": numbers[request_id], "_": requests[request_id]}, with_prompt)
-        self._row_numbers = [row[0] for row in rows]
+        self._row_numbers = {request_id: numbers[request_id] for request_id in counts}
         # Copied: vLLM goes on with the dictionary.
         self._counts = dict(counts) if all(count == 1 for count in counts.values()) else {}
         self._computed = sum(start + count for _, count, start in rows)

@@ -38,7 +38,8 @@ class RecordingScheduler(Scheduler):
         try:
             place = place_of(os.environ.get(VARIABLE), rank_of(vllm_config))
             self._recorder = Recorder(Stream(place, facts_of(vllm_config, self)), self)
-            _log.info("cbtui: to watch every step: cbtui attach %s", place)
+            command = "attach" if place.is_socket else "replay"
+            _log.info("cbtui: to watch every step: cbtui %s %s", command, place)
         except Exception as exc:
             _log.warning("cbtui: nothing is recorded: %s: %s", type(exc).__name__, exc)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from cbtui.cli.console import CommandError, complain
-from engine.attach.vllm_lines import is_header
+from engine.attach.recordings import begins_as_recording
 from engine.live.commands import PromptRequest
-from engine.stream.trace_files import begins_as_trace, is_compressed
+from engine.stream.compression import is_compressed
 from engine.workload import Asked, BadLine, WorkloadError, read_workload, require_all
 
 #: Bad lines said one by one.
@@ -96,7 +96,7 @@ def workload_of(
         WorkloadError: nothing in it can be run.
     """
     name, data = read_bytes(options.source)
-    if begins_as_trace(data) or is_header(data):
+    if begins_as_recording(data):
         raise CommandError(f"{name} is a recorded run: `cbtui replay` shows it, `cbtui compare` compares it")
     if is_compressed(data):
         raise CommandError(f"{name} is compressed: unpack it first")

@@ -1,10 +1,13 @@
-"""Recorded streams on disk, whoever wrote them: this program's traces, or a recording vLLM's file.
+"""Recorded streams on disk, compressed or not, whoever wrote them: this program's traces, or a recording vLLM's
+file.
 
 The same two readers as `engine.stream.trace_files`, which knows traces alone.
 """
 
 from __future__ import annotations
 
+import io
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,8 +15,9 @@ from pathlib import Path
 from engine.attach.vllm_lines import is_header
 from engine.attach.vllm_stream import VllmLines, read_stream
 from engine.stream import trace_files
+from engine.stream.compression import uncompressed
 from engine.stream.records import SCHEMA_VERSION, Record, TraceHeader
-from engine.stream.trace import TraceError
+from engine.stream.trace import TraceError, read_line
 from engine.stream.trace_files import Trace
 
 
@@ -28,10 +32,10 @@ def opened(path: Path) -> Iterator[tuple[TraceHeader, Iterator[Record]]]:
         with trace_files.opened(path) as (header, records):
             yield header, records
         return
-    with path.open("rb") as file:
-        reader = VllmLines(address="")
+    with path.open("rb") as raw:
+        file, reader = uncompressed(raw), VllmLines(address="")
         try:
-            known = reader.begin(file.readline())
+            known = reader.begin(read_line(file, 1))
         except TraceError as exc:
             raise TraceError(f"{path}, {exc}") from None
         yield (
@@ -44,7 +48,7 @@ def opened(path: Path) -> Iterator[tuple[TraceHeader, Iterator[Record]]]:
                 max_model_len=known.info.max_model_len,
                 provenance=known.provenance,
             ),
-            read_stream(iter(file), reader),
+            read_stream(file, reader),
         )
 
 
@@ -63,9 +67,21 @@ def is_recording(path: Path) -> bool:
     return _is_vllm(path) or trace_files.is_trace(path)
 
 
+def begins_as_recording(data: bytes) -> bool:
+    """Whether a file's content is one's, compressed ones included."""
+    return _begins_as_vllm(io.BufferedReader(io.BytesIO(data))) or trace_files.begins_as_trace(data)
+
+
 def _is_vllm(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
-            return is_header(file.readline(1 << 16))
+        with path.open("rb") as raw:
+            return _begins_as_vllm(raw)
     except OSError:
+        return False
+
+
+def _begins_as_vllm(raw: io.BufferedReader) -> bool:
+    try:
+        return is_header(uncompressed(raw).readline(1 << 16))
+    except (TraceError, EOFError, OSError, zlib.error):
         return False

@@ -67,6 +67,10 @@ class VllmFold:
         self._errors: list[str] = []
         #: Requests ended from outside while a step with them is under way, and why.
         self._stopped: dict[int, str] = {}
+        #: Requests no record has told of yet: those of a keyframe wait for what earlier steps make of them.
+        self._untold: dict[int, Arrived] = {}
+        #: Outputs still to come of steps before the keyframe.
+        self._num_flying = 0
         #: Why the next keyframe is needed; else they only repeat what is known.
         self._lacks: Literal["", "beginning", "lines"] = "beginning"
 
@@ -117,6 +121,8 @@ class VllmFold:
         before, self._header = self._header, header
         self._lacks = "beginning"
         self._scheduled.clear()
+        self._untold.clear()
+        self._num_flying = 0
         if before is None or before.pid == header.pid:
             return []
         self._offset = self._step
@@ -129,6 +135,8 @@ class VllmFold:
         self._lacks = ""
         self._scheduled.clear()
         self._stopped.clear()
+        self._untold.clear()
+        self._num_flying = key.flying
         alive = {line.id for line in key.requests}
         gone = [one for one in self._alive.requests.values() if one.request_id not in alive]
         records = self._forget(gone, key.t, "it ended while the stream was interrupted")
@@ -147,15 +155,20 @@ class VllmFold:
         return self._flush_ends(time_s)
 
     def _arrive(self, lines: Iterable[Arrived]) -> list[Record]:
-        submitted, time_s = [], 0.0
         for line in lines:
-            request = self._alive.arrived(line)
-            if request.is_known:
-                continue
-            request.is_known = True
-            self._arrivals.append(line.r)
-            time_s = line.t
-            submitted.append(self._request_record(line, request))
+            if not self._alive.arrived(line).is_known:
+                self._arrivals.append(line.r)
+                self._untold[line.r] = line
+        return [] if self._num_flying else self._tell_arrivals()
+
+    def _tell_arrivals(self) -> list[Record]:
+        submitted, time_s = [], 0.0
+        for number, line in self._untold.items():
+            if (request := self._alive.requests.get(number)) is not None:
+                request.is_known = True
+                time_s = line.t
+                submitted.append(self._request_record(line, request))
+        self._untold.clear()
         if not submitted:
             return []
         ids = [token for request in submitted for token in request.prompt_token_ids + request.made_before]
@@ -176,7 +189,7 @@ class VllmFold:
             top_k=max(0, line.top_k),
             top_p=line.top_p,
             priority=line.priority,
-            made_before=line.out,
+            made_before=tuple(request.tokens[request.num_prompt :]),
         )
 
     # -- steps --------------------------------------------------------------------------------
@@ -199,15 +212,17 @@ class VllmFold:
             self._alive.move(scheduled)
             if scheduled.q is not None:
                 self._queue = scheduled.q
-            if scheduled.n == line.n:
-                if self._knows_all(scheduled):
-                    return [self._record(scheduled, line, num_arrived)]
+            if scheduled.n == line.n and self._knows_all(scheduled):
+                self._num_flying = 0
+                return [*self._tell_arrivals(), self._record(scheduled, line, num_arrived)]
         # A step before the keyframe this began with: only its tokens count.
         for number, tokens in line.out:
             if number in self._alive.requests:
                 self._alive.requests[number].tokens += tokens
         self._end_inside(line.end, self._clock(line.t + line.d))
-        return self._flush_ends(line.t + line.d)
+        self._num_flying = max(0, self._num_flying - 1)
+        told = [] if self._num_flying else self._tell_arrivals()
+        return told + self._flush_ends(line.t + line.d)
 
     def _take_scheduled(self, step: int) -> list[tuple[Scheduled, int]]:
         """The steps scheduled up to this one; none, if it is not among them. Those ahead of it stay."""

@@ -76,13 +76,14 @@ class Prompt(_Line, frozen=True, tag="p"):
 
 
 class Key(_Line, frozen=True, tag="key"):
-    """Everything alive before step `n`."""
+    """Everything alive before step `n`. `flying`: outputs still to come of steps before it."""
 
     n: int
     t: float
     requests: tuple[Arrived, ...]
     waiting: tuple[tuple[int, str], ...] = ()
     wait: int = 0
+    flying: int = 0
 
 
 class Scheduled(_Line, frozen=True, tag="s"):

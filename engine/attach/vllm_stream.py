@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -14,7 +16,7 @@ from engine.attach.vllm_facts import config_of, info_of, provenance_of, unfit
 from engine.attach.vllm_fold import VllmFold
 from engine.attach.vllm_lines import Header
 from engine.stream.records import Record
-from engine.stream.trace import TraceError
+from engine.stream.trace import TraceError, read_line
 from engine.token_text import TokenBytes
 
 
@@ -73,13 +75,16 @@ class VllmLines:
         return early + self._fold.take(_decoded(line, number))
 
 
-def read_stream(lines: Iterator[bytes], reader: VllmLines) -> Iterator[Record]:
+def read_stream(file: IO[bytes], reader: VllmLines) -> Iterator[Record]:
     """The records of a recorded stream, after its header.
 
     Raises:
         TraceError: at the first line that is none; what came before has been yielded.
     """
-    for number, line in enumerate(lines, 2):
+    for number in count(2):
+        line = read_line(file, number)
+        if not line:
+            return
         if not line.endswith(b"\n"):
             raise TraceError(f"line {number}: the stream is cut off here")
         yield from reader.records(line, number)

@@ -51,7 +51,7 @@ def read_header(file: IO[bytes]) -> TraceHeader:
     Raises:
         TraceError: it is no header, or one of a newer schema.
     """
-    header = _decode(_line(file, 1), 1)
+    header = _decode(read_line(file, 1), 1)
     if not isinstance(header, TraceHeader):
         raise TraceError("line 1: not a trace's header")
     if header.schema_version > SCHEMA_VERSION:
@@ -70,7 +70,7 @@ def read_records(file: IO[bytes]) -> Iterator[Record]:
     """
     soundness = Soundness()
     for number in count(2):
-        line = _line(file, number)
+        line = read_line(file, number)
         if not line:
             return
         record = _decode(line, number)
@@ -81,8 +81,12 @@ def read_records(file: IO[bytes]) -> Iterator[Record]:
         yield record
 
 
-def _line(file: IO[bytes], number: int) -> bytes:
-    """The next line; what a compressed file raises where it is cut off or broken becomes a TraceError."""
+def read_line(file: IO[bytes], number: int) -> bytes:
+    """The next line of a recording; nothing at its end.
+
+    Raises:
+        TraceError: a compressed file is cut off or broken here, or the line is no recording's.
+    """
     try:
         line = file.readline(MOST_LINE_BYTES)
     except EOFError:

@@ -1,31 +1,25 @@
-"""Trace files on disk: plain, gzip or Zstandard. Written by the ending of the name, read by content.
+"""Trace files on disk, compressed or not.
 
 What a crash leaves behind can be read up to the last whole record: every line is flushed through the
-compression. Zstandard needs the package `zstandard`, which is used where it is installed.
+compression.
 """
 
 from __future__ import annotations
 
-import gzip
-import importlib
 import io
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO
 
 import msgspec
 
 from engine.config import EngineConfig
 from engine.runner import ModelFacts, ModelInfo
+from engine.stream.compression import created, is_compressed, uncompressed
 from engine.stream.records import SCHEMA_VERSION, Provenance, Record, TraceHeader
 from engine.stream.trace import TraceError, TraceWriter, read_header, read_records
-
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-#: The usual level costs thrice the time for a tenth less.
-_GZIP_LEVEL = 4
-_NO_ZSTD = "needs the package zstandard (pip install zstandard); without it use .gz"
 
 
 def header_of(info: ModelInfo, config: EngineConfig, provenance: Provenance | None = None) -> TraceHeader:
@@ -79,7 +73,7 @@ class TraceRecorder:
         self.error = ""
         self._writer: TraceWriter | None = None
         try:
-            self._file: IO[bytes] | None = _created(path)
+            self._file: IO[bytes] | None = created(path)
         except OSError as exc:
             raise TraceError(f"cannot write {path}: {exc.strerror or exc}") from None
 
@@ -139,7 +133,7 @@ def opened(path: Path) -> Iterator[tuple[TraceHeader, Iterator[Record]]]:
         raise TraceError(f"cannot read {path}: {exc.strerror or exc}") from None
     with raw:
         try:
-            file = _uncompressed(raw)
+            file = uncompressed(raw)
             header = read_header(file)
         except TraceError as exc:
             raise TraceError(f"{path}, {exc}") from None
@@ -181,42 +175,11 @@ def begins_as_trace(data: bytes) -> bool:
     """Whether a file's content is a trace's, compressed ones included."""
     if is_compressed(data):
         try:
-            read_header(_uncompressed(io.BufferedReader(io.BytesIO(data))))
+            read_header(uncompressed(io.BufferedReader(io.BytesIO(data))))
         except (TraceError, OSError):
             return False
         return True
     return data.startswith(b'{"type":"header"')
-
-
-def is_compressed(data: bytes) -> bool:
-    """Whether a file's content is gzip's or Zstandard's."""
-    return data.startswith((_GZIP, _ZSTD))
-
-
-def _created(path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return cast(IO[bytes], gzip.open(path, "wb", _GZIP_LEVEL))
-    if path.suffix == ".zst":
-        compressor = _zstandard(path).ZstdCompressor()
-        return cast(IO[bytes], compressor.stream_writer(path.open("wb", buffering=0)))
-    return path.open("wb")
-
-
-def _uncompressed(raw: io.BufferedReader) -> IO[bytes]:
-    head = raw.peek(4)[:4]
-    if head.startswith(_GZIP):
-        return cast(IO[bytes], gzip.open(raw, "rb"))
-    if head.startswith(_ZSTD):
-        reader = _zstandard(Path(getattr(raw, "name", "it"))).ZstdDecompressor().stream_reader(raw)
-        return io.BufferedReader(reader)
-    return raw
-
-
-def _zstandard(path: Path) -> Any:
-    try:
-        return importlib.import_module("zstandard")
-    except ImportError:
-        raise TraceError(f"{path.name} {_NO_ZSTD}") from None
 
 
 def _reason(path: Path, exc: OSError) -> str:

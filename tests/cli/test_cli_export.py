@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,9 @@ import pytest
 from tests.cli.conftest import Ended
 
 Cbtui = Callable[..., Ended]
-TRACE = Path(__file__).parents[1] / "data" / "trace-static.jsonl"
+DATA = Path(__file__).parents[1] / "data"
+TRACE = DATA / "trace-static.jsonl"
+VLLM = DATA / "attach" / "vllm-tutorial.jsonl"
 
 
 @pytest.mark.parametrize(
@@ -35,16 +36,13 @@ def test_csv_is_a_folder_of_two_files(cbtui: Cbtui, tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "a" / "b").iterdir()} == {"requests.csv", "steps.csv"}
 
 
-@pytest.mark.parametrize("ending", ["gz", "zst"])
-def test_compressed_traces_give_the_same(cbtui: Cbtui, tmp_path: Path, ending: str) -> None:
-    packed = tmp_path / f"a.trace.{ending}"
-    if ending == "gz":
-        packed.write_bytes(gzip.compress(TRACE.read_bytes()))
-    else:
-        zstandard = pytest.importorskip("zstandard")
-        packed.write_bytes(zstandard.compress(TRACE.read_bytes()))
+@pytest.mark.parametrize("how", ["gzip", "zstandard"])
+@pytest.mark.parametrize("recording", [TRACE, VLLM], ids=["a trace", "a vLLM's"])
+def test_compressed_recordings_give_the_same(cbtui: Cbtui, tmp_path: Path, recording: Path, how: str) -> None:
+    packed = tmp_path / "a name that says nothing"
+    packed.write_bytes(pytest.importorskip(how).compress(recording.read_bytes()))
     outs = [tmp_path / "plain", tmp_path / "packed"]
-    for source, out in zip((TRACE, packed), outs, strict=True):
+    for source, out in zip((recording, packed), outs, strict=True):
         assert cbtui("export", str(source), "--to", "perfetto", "-o", str(out)).code == 0
     assert outs[0].read_bytes() == outs[1].read_bytes()
 

@@ -1,5 +1,7 @@
-"""A Llama of random weights that a server starts in seconds: two heads of keys and four layers, so that it can
-be split over two tensor-parallel or pipeline-parallel workers."""
+"""A Llama of random weights that a server starts in seconds.
+
+Two heads of keys and four layers: it can be split over two tensor-parallel or pipeline-parallel workers.
+"""
 
 from __future__ import annotations
 

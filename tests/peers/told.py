@@ -108,9 +108,7 @@ def _assert_step(
     _assert_owners(tables, tokens, block_size)
 
 
-def _assert_owners(
-    tables: dict[str, tuple[int, ...]], tokens: dict[str, list[int]], block_size: int
-) -> None:
+def _assert_owners(tables: dict[str, tuple[int, ...]], tokens: dict[str, list[int]], block_size: int) -> None:
     owners: dict[int, tuple[str, int]] = {}
     for name, table in tables.items():
         for place, block in enumerate(table):

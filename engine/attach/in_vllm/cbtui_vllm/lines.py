@@ -7,7 +7,8 @@ Lines are JSON objects; `k` says which:
 
     header  `{"k":"header","cbtui_vllm":1,…}`: the server's facts (`facts_of`)
     key     everything alive: `requests` (as in `a`, with `out` their output tokens so far, `at` computed
-            tokens, `table` block ids, `on` whether running), `waiting`; before step `n`
+            tokens, `table` block ids, `on` whether running), `waiting`; before step `n`, with the outputs
+            of `flying` steps before it still to come
     a       a request arrived: `r` its number in this stream, `id`, `prompt` ids, its parameters
     p       the prompt of a request whose line in a keyframe left it out
     s       a step was scheduled: `n`, `t` start and `d` duration, `rows` [[r, tokens, first position]…]

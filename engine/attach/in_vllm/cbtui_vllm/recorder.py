@@ -337,6 +337,7 @@ class Recorder:
             "requests": requests,
             "waiting": self._waiting,
             "wait": self._num_waiting(scheduler),
+            "flying": len(self._in_flight),
         }
         self._stream.put_key(key, finished_key)
 

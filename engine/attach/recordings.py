@@ -1,5 +1,4 @@
-"""Recorded streams on disk, compressed or not, whoever wrote them: this program's traces, or a recording vLLM's
-file.
+"""Recorded streams on disk, compressed or not: this program's traces, or a recording vLLM's file.
 
 The same two readers as `engine.stream.trace_files`, which knows traces alone.
 """

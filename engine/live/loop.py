@@ -1,8 +1,9 @@
 """The engine's thread: applies commands, paces steps, survives the model's death, publishes.
 
-Owns the `Engine`; nothing else touches it. Shares with a screen exactly the three objects of
-`channels.py`. Every edge (idle, paused, step done, failed, closed) is published unconditionally, so the
-last state is always drawn.
+Nothing else touches the `Engine`. What the model's coming and going means to it, and to whoever else uses
+the model, is `model_users.py`'s; when something is done is decided here. Shares with a screen exactly the
+three objects of `channels.py`. Every edge (idle, paused, step done, failed, closed) is published
+unconditionally, so the last state is always drawn.
 """
 
 from __future__ import annotations

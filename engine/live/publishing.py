@@ -17,7 +17,7 @@ from engine.live.load import LoadNow
 from engine.live.model_life import ModelLife
 from engine.live.state import EngineState, Failure, Rejection, Status
 from engine.runner import Loading
-from engine.stream.recording import blocked_now, slots_now, waiting_now
+from engine.stream.record_parts import blocked_now, slots_now, waiting_now
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from engine.live.state import EngineState, Failure, Status
 from engine.racing.arriving import LaneFeed
 from engine.racing.race import LaneSpec, Race, smallest_arena, with_room
 from engine.runner import Encoded, EncodedPrompt, RunnerDied, RunnerError
-from engine.stream.recording import blocked_now, slots_now, waiting_now
+from engine.stream.record_parts import blocked_now, slots_now, waiting_now
 from engine.stream.records import RequestRecord
 
 #: While steps follow each other faster than this, not every one is published, seconds.

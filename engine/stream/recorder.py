@@ -18,7 +18,7 @@ from engine.scheduling.scheduler import Scheduler
 from engine.step.geometry import ArenaShape, Geometry, lay_out
 from engine.step.plan import Plan, Reply, SampledToken
 from engine.stream.pending import BlockMoves, PendingEvents
-from engine.stream.recording import (
+from engine.stream.record_parts import (
     admissions,
     block_moves,
     count_tokens,

@@ -19,7 +19,7 @@ from engine.runner import ModelInfo
 from engine.step.plan import Plan, Reply
 from engine.stream.ledger import Ledger
 from engine.stream.metrics import Metrics
-from engine.stream.recording import blocked_now, slots_now, waiting_now
+from engine.stream.record_parts import blocked_now, slots_now, waiting_now
 from engine.stream.records import Record, StepRecord
 
 STEP_S = 0.055

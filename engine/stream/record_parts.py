@@ -1,4 +1,4 @@
-"""From the scheduler's mutable world to the structs of a record.
+"""The parts of a record, each from the scheduler's mutable world to an immutable struct.
 
 Pure functions; `recorder.py` decides what goes into which record.
 """

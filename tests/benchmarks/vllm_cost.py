@@ -80,8 +80,8 @@ def _steps(report: Report, socket: str, rounds: int, scale: float, threads: int)
 def _step_lines(report: Report, what: str, runs: list[dict[str, Any]], plain: list[dict[str, Any]]) -> None:
     if lost := sum(run["lost"] + run["faults"] for run in runs):
         raise RuntimeError(f"the recorder lost {lost} lines or had faults")
-    ratio = statistics.median(a["seconds"] / b["seconds"] for a, b in zip(runs, plain, strict=True))
-    ms = [1e3 * statistics.median(run["seconds"] / run["steps"] for run in some) for some in (runs, plain)]
+    ratio = statistics.median(a["step_s"] / b["step_s"] for a, b in zip(runs, plain, strict=True))
+    ms = [1e3 * statistics.median(run["step_s"] for run in some) for some in (runs, plain)]
     note = f"{ms[0]:.2f} / {ms[1]:.2f} ms a step"
     if "reader_s" in runs[0]:
         beside = 1e3 * statistics.median(run["reader_s"] / run["steps"] for run in runs)

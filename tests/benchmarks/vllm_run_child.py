@@ -4,8 +4,9 @@ or not, as it is told.
     python vllm_run_child.py     (orders on standard input, answers on standard output, a line of JSON each)
 
 The first order is `{"model": a folder, "engine": arguments of vLLM's `LLM`}`; each later one, `{"jobs":
-[[prompt ids, output tokens]…], "recorded": bool}`, is a run of all jobs and answered with its `seconds` and
-`steps`, and what the recorder took of them: `hooks_s`, and `thread_s` of processor time in its thread.
+[[prompt ids, output tokens]…], "recorded": bool}`, is a run of all jobs and answered with its number of
+`steps`, their median duration `step_s`, and what the recorder took of all: `hooks_s`, and `thread_s` of
+processor time in its thread.
 Without a recorder the very class of the scheduler is vLLM's own, so that nothing of ours is left in a step.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import sys
 import time
 from typing import Any
@@ -48,22 +50,21 @@ def main() -> None:
 
 
 def run(engine: Any, recorder: Any, jobs: list[tuple[list[int], int]]) -> dict[str, float]:
-    """All jobs, from their arrival to the last one's end."""
+    """All jobs, there before the first step."""
     from vllm import SamplingParams
 
     before = recorder._cost()
-    begun = time.perf_counter()
     for number, (prompt, num_tokens) in enumerate(jobs):
         params = SamplingParams(temperature=0.0, max_tokens=num_tokens, ignore_eos=True)
         engine.add_request(str(number), {"prompt_token_ids": prompt}, params)
-    steps = 0
+    times = []
     while engine.has_unfinished_requests():
+        begun = time.perf_counter()
         engine.step()
-        steps += 1
-    seconds = time.perf_counter() - begun
+        times.append(time.perf_counter() - begun)
     after = recorder._cost()
     taken = {name: after[name] - before[name] for name in ("hooks_s", "thread_s", "lost", "faults")}
-    return {"seconds": seconds, "steps": steps, **taken}
+    return {"step_s": statistics.median(times), "steps": len(times), **taken}
 
 
 if __name__ == "__main__":

@@ -105,6 +105,28 @@ def test_the_screen_says_it_and_goes_on_as_soon_as_there_is_an_answer(
     asyncio.run(body())
 
 
+def test_it_is_said_over_whatever_stands_in_front(
+    silent: Callable[[str], SilentPolicy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "PATIENCE_S", 0.0)
+    policy, app = silent("order_key"), with_silent_policy()
+
+    async def body() -> None:
+        async with app.run_test(size=(120, 40)) as pilot:
+            await pilot.press("f1")
+            app.link.commands.put(Submit((PromptRequest(prompt="ab", max_tokens=3),)))
+            assert await asyncio.to_thread(policy.was_asked.wait, 10)
+            while not app.main.follower.state.stuck:
+                await pilot.pause(0.02)
+            assert app.screen is not app.main
+            (said,) = app._notifications
+            assert said.message.startswith("the policy silent has not answered for")
+            policy.may_answer.set()
+            app.exit()
+
+    asyncio.run(body())
+
+
 def test_the_screen_can_be_left_and_its_thread_is_left_behind(
     silent: Callable[[str], SilentPolicy], monkeypatch: pytest.MonkeyPatch
 ) -> None:

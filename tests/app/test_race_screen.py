@@ -34,6 +34,18 @@ def lent(commands: list[Command]) -> Lend:
     return command
 
 
+def race_of(app: CbtuiApp) -> RaceScreen:
+    """The race in front."""
+    assert isinstance(app.screen, RaceScreen)
+    return app.screen
+
+
+async def in_race(app: CbtuiApp, pilot: Pilot[None], choice: str = "enter") -> RaceScreen:
+    """Begin the race on offer, or another by its number."""
+    await pilot.press("escape", "r", choice)
+    return race_of(app)
+
+
 def test_r_races_the_tutorials_six_when_nothing_was_typed() -> None:
     feeder = ready()
 
@@ -76,9 +88,7 @@ def test_keys_of_the_race_and_the_way_back() -> None:
     feeder = ready()
 
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
-        await pilot.press("escape", "r", "enter")
-        screen = app.screen
-        assert isinstance(screen, RaceScreen)
+        screen = await in_race(app, pilot)
         track = Track(screen.guest)
         track.rounds(3)
         screen.look()
@@ -103,9 +113,7 @@ def test_the_race_ends_with_one_sentence() -> None:
     feeder = ready()
 
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
-        await pilot.press("escape", "r", "enter")
-        screen = app.screen
-        assert isinstance(screen, RaceScreen)
+        screen = await in_race(app, pilot)
         track = Track(screen.guest)
         track.rounds(100)
         screen.look()
@@ -141,9 +149,7 @@ def test_six_slots_end_in_a_tie() -> None:
     feeder = ready(config=EngineConfig(max_num_seqs=6))
 
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
-        await pilot.press("escape", "r", "enter")
-        screen = app.screen
-        assert isinstance(screen, RaceScreen)
+        screen = await in_race(app, pilot)
         Track(screen.guest).to_the_end()
         screen.look()
         assert verdict(screen.lanes).startswith(
@@ -157,9 +163,7 @@ def test_padding_is_named_where_it_is_the_difference() -> None:
     feeder = ready()
 
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
-        await pilot.press("escape", "r", "2")
-        screen = app.screen
-        assert isinstance(screen, RaceScreen)
+        screen = await in_race(app, pilot, "2")
         Track(screen.guest).to_the_end()
         screen.look()
         assert "A tie: 300 steps in both lanes, but continuous-padded sent" in verdict(screen.lanes)
@@ -172,9 +176,7 @@ def test_a_dead_model_ends_the_race_in_words() -> None:
     feeder = ready()
 
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
-        await pilot.press("escape", "r", "enter")
-        screen = app.screen
-        assert isinstance(screen, RaceScreen)
+        screen = await in_race(app, pilot)
         track = Track(screen.guest)
         track.rounds(2)
         screen.guest.lost("the model process was killed")
@@ -209,9 +211,7 @@ def test_cbtui_race_begins_as_soon_as_the_model_is_there() -> None:
 
 def test_the_race_fits_every_size() -> None:
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
-        await pilot.press("escape", "r", "enter")
-        screen = app.screen
-        assert isinstance(screen, RaceScreen)
+        screen = await in_race(app, pilot)
         Track(screen.guest).rounds(20)
         screen.look()
         for size in ((160, 50), (80, 24), (60, 18), (40, 10), (120, 40)):
@@ -229,8 +229,7 @@ def test_a_chunked_lane_has_a_small_budget_and_says_whether_it_mattered() -> Non
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
         app.main.race(pairs()[2], short)
         await pilot.pause()
-        screen = app.screen
-        assert isinstance(screen, RaceScreen)
+        screen = race_of(app)
         assert screen.guest.lanes[1].config.max_num_batched_tokens == 64
         Track(screen.guest).to_the_end()
         screen.look()
@@ -247,8 +246,7 @@ def test_chunks_are_praised_for_the_shorter_gap() -> None:
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
         app.main.race(pairs()[2], long)
         await pilot.pause()
-        screen = app.screen
-        assert isinstance(screen, RaceScreen)
+        screen = race_of(app)
         Track(screen.guest).to_the_end()
         screen.look()
         words = verdict(screen.lanes)
@@ -262,9 +260,7 @@ def test_keys_of_a_race_faster_than_its_lanes_count_from_what_was_asked() -> Non
     feeder = ready()
 
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
-        await pilot.press("escape", "r", "enter")
-        screen = app.screen
-        assert isinstance(screen, RaceScreen)
+        screen = await in_race(app, pilot)
         await pilot.press("<", "<", "space", "space", "s", "space")
         assert screen.guest.commands.take_all() == [
             SetSpeed(128.0), SetSpeed(64.0), Pause(), Resume(), Step(), Resume()

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 
 import typer
 
-from cbtui.cli.app import COMMANDS, app
+from cbtui.cli.app import app
+from cbtui.cli.program import COMMANDS, LAUNCH, with_command
 from cbtui.cli.vllm_options import split_arguments
 
-#: Options of the program itself; any other first argument that is an option is one of `launch`.
-_OWN_OPTIONS = ("-h", "--help", "--version", "--install-completion", "--show-completion")
 #: What the command-line library raises for a bad option; its place differs between versions of typer.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -40,10 +39,9 @@ def run(arguments: list[str]) -> int:
     Returns:
         The exit code.
     """
-    if not arguments or _belongs_to_launch(arguments[0]):
-        arguments = ["launch", *arguments]
+    arguments = with_command(arguments)
     try:
-        defaults = _defaults() if arguments[0] == "launch" else {}
+        defaults = _defaults() if arguments[0] == LAUNCH else {}
         arguments = split_arguments(arguments)
         return app(args=arguments, prog_name="cbtui", standalone_mode=False, default_map=defaults) or 0
     except (KeyboardInterrupt, typer.Abort):
@@ -58,16 +56,6 @@ def run(arguments: list[str]) -> int:
         return _fail_as(error)
 
 
-def _belongs_to_launch(first: str) -> bool:
-    """Whether the first argument is an option or a file for `launch`, and no command.
-
-    What looks like a file's name is one, also where there is none: that is what is then said of it.
-    """
-    if first.startswith("-"):
-        return first not in _OWN_OPTIONS
-    return first not in COMMANDS and ("." in first or os.sep in first or os.path.isfile(first))
-
-
 def _defaults() -> dict[str, dict[str, object]]:
     """What the user's settings change in the options of `launch`; theme and keys are the screen's own."""
     from cbtui.settings import read_settings, settings_path
@@ -80,7 +68,7 @@ def _defaults() -> dict[str, dict[str, object]]:
     }
     if settings.chat is not None:
         found["raw"] = not settings.chat
-    return {"launch": found}
+    return {LAUNCH: found}
 
 
 def _fail_as(error: Exception) -> int:

@@ -35,6 +35,7 @@ from cbtui.following.overheard import tape_fault
 from cbtui.following.pace import FRAMES_PER_S, Pace
 from cbtui.keymap import Keymap, remapped, written_keys
 from cbtui.keys import APP_KEYS, Key, bindings
+from cbtui.keys_in_turn import KeysInTurn
 from cbtui.looks.guard import HarmlessFilter
 from cbtui.looks.theme import THEMES
 from cbtui.options import LaunchOptions, risks
@@ -95,6 +96,7 @@ class CbtuiApp(App[None]):
         self._pace = pace
         self._handles_signals = handles_signals
         self._was_interrupted = False
+        self._keys_in_turn = KeysInTurn(self, super().on_event)
         self._guard = HarmlessFilter()
         self._is_frozen = False
         self._tape_fault = ""
@@ -239,10 +241,13 @@ class CbtuiApp(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         """Any other key takes a first ctrl+c back, whoever it is for, and the first one ends the welcome."""
-        if isinstance(event, events.Key | events.Paste):
-            self.main.end_welcome()
         if isinstance(event, events.Key) and event.key != "ctrl+c":
             self._was_interrupted = False
+        if isinstance(event, events.Key | events.Paste):
+            self.main.end_welcome()
+            if not event.is_forwarded:
+                await self._keys_in_turn.take(event)
+                return
         await super().on_event(event)
 
     def on_unmount(self) -> None:

@@ -18,11 +18,12 @@ from cbtui.cli.doctor_command import doctor
 from cbtui.cli.engine_options import EngineOptions, MaxTokens, Mode, Raw, SamplingOptions, Verify
 from cbtui.cli.export_command import export
 from cbtui.cli.file_options import FORMATS, Arrivals, Limit, Record, checked_arrivals, trace_path
-from cbtui.cli.help import EXIT_CODES, HEADLESS, HELP, MACHINE, SCREEN, Command, Group
+from cbtui.cli.help import EXIT_CODES, HEADLESS, HELP, MACHINE, SCREEN, Command
 from cbtui.cli.metrics_option import Metrics
 from cbtui.cli.model_options import Model, RunsOn
 from cbtui.cli.models_app import models
 from cbtui.cli.option_groups import with_groups
+from cbtui.cli.program import Program
 from cbtui.cli.replay_command import replay
 from cbtui.cli.run_command import run
 from cbtui.cli.screen_files import screen_workload, with_bad
@@ -47,25 +48,9 @@ if TYPE_CHECKING:
     #: Who opens a screen; `launch` may be given another than `run_app`, as its context's object.
     OpenScreen = Callable[[LaunchOptions], int]
 
-COMMANDS = (
-    "launch",
-    "compare",
-    "run",
-    "replay",
-    "export",
-    "attach",
-    "models",
-    "race",
-    "lesson",
-    "serve",
-    "bench",
-    "settings",
-    "doctor",
-)
-
 app = typer.Typer(
     name="cbtui",
-    cls=Group,
+    cls=Program,
     no_args_is_help=False,
     pretty_exceptions_enable=False,
     context_settings=HELP,
@@ -127,19 +112,20 @@ def launch(
     from cbtui.options import DEFAULT_MAX_TOKENS, LaunchOptions
 
     other = _other_engine(context, engine_name, vllm, vllm_arguments)
+    asked, most_s, colours = sampling.asked(), steps_per_s(speed), theme_named(theme)
+    runner, config = runs_on.spec(model), engine.config(mode)
+    factor, trace = checked_arrivals(arrivals), trace_path(record)
     open_screen: OpenScreen | None = context.obj
     if open_screen is None:
         need_terminal(reads_stdin=file == "-")
-    asked = sampling.asked()
-    factor = checked_arrivals(arrivals)
     # The settings file may change what a typed prompt gets; only the command line caps a file's requests.
     source = context.get_parameter_source("max_tokens")
     is_cap = source is not None and source.name == "COMMANDLINE"
     workload = screen_workload(file, max_tokens if is_cap else None, limit, asked)
     options = LaunchOptions(
-        runner=runs_on.spec(model),
-        config=engine.config(mode),
-        speed=steps_per_s(speed),
+        runner=runner,
+        config=config,
+        speed=most_s,
         paused=paused,
         demo=demo,
         raw=raw,
@@ -149,10 +135,10 @@ def launch(
         asked=asked,
         requests=workload.requests if workload else (),
         arrivals=factor,
-        record=trace_path(record),
+        record=trace,
         metrics=metrics,
         verify=verify,
-        theme=theme_named(theme),
+        theme=colours,
         vllm=other,
     )
     if open_screen is None:
@@ -199,12 +185,12 @@ def race(
     from cbtui.options import LaunchOptions
     from engine.workload import tutorial_workload
 
+    factor, runner, config = checked_arrivals(arrivals), runs_on.spec(model), engine.config("continuous")
     need_terminal(reads_stdin=file == "-")
-    factor = checked_arrivals(arrivals)
     workload = screen_workload(file, max_tokens, limit)
     options = LaunchOptions(
-        runner=runs_on.spec(model),
-        config=engine.config("continuous"),
+        runner=runner,
+        config=config,
         arrivals=factor,
         race=workload.requests if workload else tuple(tutorial_workload()),
     )
@@ -232,12 +218,12 @@ def lesson(
         return 0
     if not 1 <= number <= len(LESSONS):
         raise CommandError(f"there are lessons 1 to {len(LESSONS)}; `cbtui lesson` lists them")
+    spec = runs_on.spec(model)
     need_terminal()
     from cbtui.opening import run_app, run_lesson
     from cbtui.options import LaunchOptions
     from engine.worker.wire import RunnerSpec
 
-    spec = runs_on.spec(model)
     if not real and spec == RunnerSpec():
         return run_lesson(number)
     return run_app(LaunchOptions(runner=spec, lesson=number, lesson_on_model=True))

@@ -69,9 +69,9 @@ def attach(
     from cbtui.options import DEFAULT_MAX_TOKENS, LaunchOptions
     from engine.attach.address import read_address
 
-    address = read_address(url)
+    address, asked, colours = read_address(url), sampling.asked(), theme_named(theme)
+    factor, trace = checked_arrivals(arrivals), trace_path(record)
     need_terminal(reads_stdin=file == "-")
-    asked = sampling.asked()
     workload = screen_workload(file, max_tokens, limit, asked)
     options = LaunchOptions(
         attach=address,
@@ -84,9 +84,9 @@ def attach(
         stories=stories,
         asked=asked,
         requests=workload.requests if workload else (),
-        arrivals=checked_arrivals(arrivals),
-        record=trace_path(record),
-        theme=theme_named(theme),
+        arrivals=factor,
+        record=trace,
+        theme=colours,
     )
     from cbtui.opening import run_app
 

@@ -33,17 +33,18 @@ def replay(
     from cbtui.options import LaunchOptions
     from engine.attach.recordings import opened
 
+    most_s, upto, colours = steps_per_s(speed), _step(at), theme_named(theme)
     path = Path(os.path.expanduser(file))
     with opened(path):
         pass  # what is no trace is said before the screen opens
     need_terminal()
     options = LaunchOptions(
-        speed=steps_per_s(speed),
+        speed=most_s,
         paused=paused or at is not None,
         history=_HISTORY,
         replay=path,
-        replay_upto=_step(at),
-        theme=theme_named(theme),
+        replay_upto=upto,
+        theme=colours,
     )
     from cbtui.opening import run_app
 

@@ -20,6 +20,7 @@ from cbtui.options import LaunchOptions
 from cbtui.screens.confirm import Answer, AskScreen, yes
 from cbtui.screens.live_settings import LiveSettings
 from cbtui.screens.modes import ask_mode
+from cbtui.telling.first_prompts import hint
 from cbtui.telling.naming import letter_of
 from cbtui.telling.request_text import copied, output_text
 from cbtui.widgets.finished import finished_at
@@ -51,6 +52,7 @@ class ActingScreen(Screen[None]):
         self.shown: int | None = None
         self.wants_chat = not options.raw
         self._last_prompt = ""
+        self._hints_given: set[str] = set()
         self._demo_was_sent = False
         self._rejections_seen = 0
         self._foresight = Foresight()
@@ -204,18 +206,17 @@ class ActingScreen(Screen[None]):
     @on(PromptsEntered)
     def _prompts_entered(self, event: PromptsEntered) -> None:
         model = self.state.model
-        chat = self.wants_chat and (model is None or model.has_chat_template)
-        self._send(
-            Submit(
-                tuple(
-                    msgspec.structs.replace(
-                        self.options.asked, prompt=p, max_tokens=event.max_tokens, chat=chat
-                    )
-                    for p in event.prompts
-                )
-            )
-        )
-        self._last_prompt = event.prompts[0] if len(event.prompts) == 1 else ""
+        has_template = model is None or model.has_chat_template
+        chat = self.wants_chat and has_template
+        asked = [
+            msgspec.structs.replace(self.options.asked, prompt=p, max_tokens=event.max_tokens, chat=chat)
+            for p in event.prompts
+        ]
+        only = event.prompts[0] if len(event.prompts) == 1 else ""
+        words = hint(only, is_chat=chat, has_other=has_template) if only and self.shown is None else ""
+        self._send(Submit(tuple(asked)), "" if words in self._hints_given else words)
+        self._hints_given.add(words)
+        self._last_prompt = only
 
     @on(LinesPasted)
     def _lines_pasted(self, event: LinesPasted) -> None:

@@ -20,8 +20,11 @@ from textual.widgets import Input, Static
 
 from cbtui.keys import LEAVE_KEYS, PROMPT_KEYS, bindings
 from cbtui.looks.tokens import cell_width
+from cbtui.telling.first_prompts import examples
 
 PLACEHOLDER = "type a prompt · Enter"
+#: The same where prompts go as they stand.
+PLACEHOLDER_RAW = "type a text to be continued · Enter"
 #: Shown for a line break inside a prompt; the value keeps the break itself.
 LINE_BREAK = "␤"
 #: Seconds an answer to a key stays: long enough to be read.
@@ -52,7 +55,7 @@ class ChatClicked(Message):
 
 
 class PromptInput(Input):
-    """The prompt's line. Keeps earlier prompts, and line breaks that were pasted."""
+    """The prompt's line. Keeps earlier prompts, examples before them, and line breaks that were pasted."""
 
     KEYS = PROMPT_KEYS
     BINDINGS = bindings(KEYS)
@@ -60,9 +63,21 @@ class PromptInput(Input):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, compact=True, placeholder=PLACEHOLDER, select_on_focus=False)
         self.cursor_blink = False
-        self._earlier: list[str] = []
+        self._examples: tuple[str, ...] = ()
+        self._sent: list[str] = []
         self._place = 0
         self._draft = ""
+
+    @property
+    def _earlier(self) -> tuple[str, ...]:
+        return (*self._examples, *self._sent)
+
+    def suit(self, *, is_chat: bool) -> None:
+        """Ask for what suits the way prompts are sent: a message, or a text to be continued."""
+        self.placeholder = PLACEHOLDER if is_chat else PLACEHOLDER_RAW
+        # The first one is the nearest.
+        self._examples = examples(is_chat=is_chat)[::-1]
+        self._place = len(self._earlier)
 
     @property
     def _value(self) -> Text:
@@ -71,8 +86,8 @@ class PromptInput(Input):
 
     def remember(self, prompt: str) -> None:
         """Keep a prompt that was sent, for the arrow keys."""
-        if not self._earlier or self._earlier[-1] != prompt:
-            self._earlier.append(prompt)
+        if not self._sent or self._sent[-1] != prompt:
+            self._sent.append(prompt)
         self._place = len(self._earlier)
 
     def put(self, text: str) -> None:
@@ -164,6 +179,7 @@ class PromptBar(Horizontal):
         self._most = most
         self._notice: tuple[str, bool] = ("", False)
         self._was_put_back = ""
+        self._is_chat: bool | None = None
         self._expiry: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -209,9 +225,11 @@ class PromptBar(Horizontal):
     def show_chat(self, is_on: bool, is_possible: bool) -> None:
         """Say whether prompts go through the chat template."""
         chip = self.query_one("#chat-chip", Chip)
-        text = "chat" if is_on and is_possible else "raw"
-        if str(chip.content) != text:
-            chip.update(Content(text), layout=False)
+        is_chat = is_on and is_possible
+        if self._is_chat != is_chat:
+            self._is_chat = is_chat
+            chip.update(Content("chat" if is_chat else "raw"), layout=False)
+            self.line.suit(is_chat=is_chat)
         chip.tooltip = (
             "Prompts go through the model's chat template, or as they stand: c"
             if is_possible

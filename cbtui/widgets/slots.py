@@ -83,7 +83,7 @@ def _row(
         phase = _ended(reason) if reason else "back in the queue"
         note = "slot free" if reason else ""
     elif held and held.held_steps and reason:
-        phase, share = "done", -1.0
+        phase, share = "dead", -1.0
         note = f"slot held {count(held.held_steps, 'step')}"
         note_style = "warn"
     elif reason:

@@ -10,6 +10,7 @@ from textual.pilot import Pilot
 from cbtui.app import CbtuiApp
 from cbtui.options import LaunchOptions
 from cbtui.screens.confirm import AskScreen
+from cbtui.telling.first_prompts import BEGINNINGS, QUESTIONS
 from cbtui.widgets.prompt_bar import MaxTokensInput, PromptBar, max_tokens_of
 from engine.config import EngineConfig
 from engine.live.commands import PromptRequest, Submit
@@ -131,10 +132,39 @@ def test_arrows_bring_earlier_prompts_back_and_keep_what_was_being_typed() -> No
         line = bar_of(app).line
         await pilot.press("a", "enter", "b", "enter", "c")
         seen = []
-        for key in ("up", "up", "up", "down", "down"):
+        for key in ("up", "up", "down", "down"):
             await pilot.press(key)
             seen.append(line.value)
-        assert seen == ["b", "a", "a", "b", "c"]
+        assert seen == ["b", "a", "b", "c"]
+
+    drive(empty(), script)
+
+
+def test_before_the_earlier_prompts_stand_examples_that_suit_the_way_prompts_are_sent() -> None:
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        line = bar_of(app).line
+        await pilot.press("up")
+        assert line.value == QUESTIONS[0]
+        await pilot.press(*["up"] * 9)
+        assert line.value == QUESTIONS[-1]
+        await pilot.press("enter", "up")
+        assert line.value == QUESTIONS[-1]
+        await pilot.press("up")
+        assert line.value == QUESTIONS[0]
+        await pilot.press("escape", "c", "slash", "ctrl+u", "up", "up")
+        assert line.value == BEGINNINGS[0] and "continued" in line.placeholder
+
+    drive(empty(), script)
+
+
+def test_a_prompt_that_looks_meant_for_the_other_way_to_send_it_is_told_once() -> None:
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        said = []
+        for text in (QUESTIONS[0], BEGINNINGS[0], BEGINNINGS[1]):
+            bar_of(app).line.put(text)
+            await pilot.press("enter")
+            said.append(bar_of(app).notice)
+        assert [bool(words) for words in said] == [False, True, False] and "Esc c" in said[1]
 
     drive(empty(), script)
 

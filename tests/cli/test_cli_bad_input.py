@@ -102,33 +102,38 @@ def test_a_bad_command_line(cbtui: Cbtui, arguments: tuple[str, ...]) -> None:
     assert is_one_sentence(ended), ended.err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        *(("launch", "--speed", value) for value in ("0", "-1", "nan", "inf", "1e-300", "1e300", "fast", "")),
-        *(("launch", "--history", value) for value in ("0", "9", "-1", HUGE, ENDLESS, "x", "")),
-        *(("launch", "--max-tokens", value) for value in ("0", "-1", HUGE, "x")),
-        *(("launch", "--stories", value) for value in ("-1", HUGE, "x")),
-        *(("attach", "localhost", "--history", value) for value in ("9", HUGE, "x")),
-        *(("attach", "localhost", "--stories", value) for value in ("-1", HUGE, "x")),
-        *(("attach", "localhost", "--max-tokens", value) for value in ("0", HUGE, "x")),
-        *(("replay", str(DATA / "trace-static.jsonl"), "--at", at) for at in ("", "-1", "x", ENDLESS, "1.5")),
-        ("replay", str(DATA / "trace-static.jsonl"), "--speed", "0"),
-        ("launch", "--theme", "pink"),
-        ("launch", "--slots", "257"),
-        ("launch", "--budget", "2"),
-        ("race", "--slots", "0"),
-        ("race", "--max-tokens", "0"),
-        ("race", "--limit", "0"),
-    ],
-    ids=short,
+SCREENS_BADLY_ASKED = (
+    *(("launch", "--speed", value) for value in ("0", "-1", "nan", "inf", "1e-300", "1e300", "fast", "")),
+    *(("launch", "--history", value) for value in ("0", "9", "-1", HUGE, ENDLESS, "x", "")),
+    *(("launch", "--max-tokens", value) for value in ("0", "-1", HUGE, "x")),
+    *(("launch", "--stories", value) for value in ("-1", HUGE, "x")),
+    *(("attach", "localhost", "--history", value) for value in ("9", HUGE, "x")),
+    *(("attach", "localhost", "--stories", value) for value in ("-1", HUGE, "x")),
+    *(("attach", "localhost", "--max-tokens", value) for value in ("0", HUGE, "x")),
+    *(("replay", str(DATA / "trace-static.jsonl"), "--at", at) for at in ("", "-1", "x", ENDLESS, "1.5")),
+    ("replay", str(DATA / "trace-static.jsonl"), "--speed", "0"),
+    ("launch", "--theme", "pink"),
+    ("launch", "--slots", "257"),
+    ("launch", "--budget", "2"),
+    ("race", "--slots", "0"),
+    ("race", "--max-tokens", "0"),
+    ("race", "--limit", "0"),
 )
+
+
+@pytest.mark.parametrize("arguments", SCREENS_BADLY_ASKED, ids=short)
 def test_a_bad_option_of_a_screen(
     cbtui: Cbtui, opened: list[LaunchOptions], arguments: tuple[str, ...]
 ) -> None:
     ended = cbtui(*arguments)
     assert (ended.code, ended.out, opened) == (2, "", [])
     assert is_one_sentence(ended), ended.err
+
+
+@pytest.mark.parametrize("arguments", SCREENS_BADLY_ASKED, ids=short)
+def test_it_is_said_also_where_there_is_no_terminal(cbtui: Cbtui, arguments: tuple[str, ...]) -> None:
+    ended = cbtui(*arguments)
+    assert ended.code == 2 and "terminal" not in ended.err
 
 
 def a_folder(path: Path) -> None:

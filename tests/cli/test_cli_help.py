@@ -14,10 +14,11 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from cbtui.cli.app import COMMANDS, app
+from cbtui.cli.app import app
 from cbtui.cli.engine_options import EngineOptions, SamplingOptions
 from cbtui.cli.model_options import RunsOn
 from cbtui.cli.option_groups import with_groups
+from cbtui.cli.program import COMMANDS
 from engine.scheduling.modes import MODES
 from engine.scheduling.policies import POLICIES
 from tests.cli.conftest import Ended
@@ -133,6 +134,10 @@ def completed(line: str, shell: str = "bash") -> list[str]:
         ("cbtui run --mode ", set(MODES)),
         ("cbtui launch --policy ", set(POLICIES)),
         ("cbtui run --prefix", {"--prefix-caching"}),
+        ("cbtui --prefix", {"--prefix-caching"}),
+        ("cbtui --demo --prefix", {"--prefix-caching"}),
+        ("cbtui --mode ", set(MODES)),
+        ("cbtui --he", {"--help"}),
     ],
 )
 def test_the_shell_is_offered_what_there_is(line: str, offered: set[str]) -> None:

@@ -18,7 +18,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from cbtui.cli import export_command
-from cbtui.cli.app import COMMANDS
+from cbtui.cli.program import COMMANDS
 from cbtui.screens.panels import Panel
 from engine.config import EngineConfig
 from engine.engine import Engine

@@ -46,7 +46,7 @@ def test_static_batching_holds_a_finished_row() -> None:
     stage = Stage("static").tutorial().step(6)
     assert "slot held until the wave ends" in lines(stage)[0]
     zero, one, _ = lines(stage.step(44))
-    assert "done" in zero and "░" in zero and "6/6" in zero
+    assert "dead" in zero and "░" in zero and "6/6" in zero
     assert "slot held 44 steps" in zero and "barrier" not in zero
     assert "finished (length)" in one and "slot held until the wave ends" in one
 

@@ -83,14 +83,19 @@ TRAVEL_KEYS: tuple[Key, ...] = (
     LIVE_KEY,
 )  # fmt: skip
 
-SCREEN_KEYS: tuple[Key, ...] = (
-    Key(id="prompt.focus", keys="slash", action="prompt", label="prompt", group=REQUESTS, shown="/", rank=0,
-        tooltip="Type a prompt"),
+#: Those that must reach a running engine whatever stands in front.
+ENGINE_KEYS: tuple[Key, ...] = (
     Key(id="engine.pause", keys="space,f5", action="pause", label="pause", label_paused="run", group=ENGINE,
         shown="space", typing="F5", rank=1, tooltip="Pause the engine, or let it run on",
         help="Pause the engine, or run on"),
     Key(id="engine.step", keys="s,f8", action="step", label="step", group=ENGINE, shown="s", typing="F8",
         rank=1, tooltip="One step, then stay paused"),
+)  # fmt: skip
+
+SCREEN_KEYS: tuple[Key, ...] = (
+    Key(id="prompt.focus", keys="slash", action="prompt", label="prompt", group=REQUESTS, shown="/", rank=0,
+        tooltip="Type a prompt"),
+    *ENGINE_KEYS,
     Key(id="engine.steps", keys="S,upper_s", action="steps", group=ENGINE, shown="S",
         tooltip="So many steps, then pause"),
     Key(id="engine.until", keys="u", action="until", group=ENGINE, shown="u",
@@ -290,7 +295,7 @@ HELP_KEYS: tuple[Key, ...] = (
     Key(id="help.close", keys="escape,q,question_mark,f1,enter", action="close", group=FRONT,
         tooltip="Close help", help=""),
     Key(id="help.up", keys="up,k", action="scroll(-1)", group=FRONT, tooltip="Help: up", help=""),
-    Key(id="help.down", keys="down,j,space", action="scroll(1)", group=FRONT, tooltip="Help: down", help=""),
+    Key(id="help.down", keys="down,j", action="scroll(1)", group=FRONT, tooltip="Help: down", help=""),
 )  # fmt: skip
 LOAD_KEYS: tuple[Key, ...] = (
     Key(id="load.leave", keys="escape", action="dismiss(None)", group=FRONT, tooltip="Start no load",
@@ -314,6 +319,10 @@ TAB_KEY = Key(id="focus.next", keys="tab", action="app.focus_next", label="max t
 CURSOR_KEY = Key(id="panel.cursor", keys="up", action="cursor(0,-1)", group=VIEW, shown="↑ ↓ ← →",
                  tooltip="In the row or the mask (Tab goes there): look at one token, one cell",
                  help="In row or mask: a token, a cell")  # fmt: skip
+
+#: Says in help what of the main screen's keys works in front of it.
+FRONT_KEY = Key(id="front.engine", keys="space", action="engine_behind('pause')", group=FRONT,
+                shown="space s", typing="F5 F8", tooltip="Pause or step the engine behind")  # fmt: skip
 
 PALETTE_KEY = Key(id="app.palette", keys="ctrl+p", action="app.command_palette", group=APP, shown="ctrl+p",
                   tooltip="Search all commands")  # fmt: skip
@@ -348,9 +357,9 @@ LEVELS: tuple[tuple[Key, ...], ...] = (
     TIMELINE_KEYS,
     (*RACE_KEYS, *APP_KEYS),
     (*LESSON_KEYS, *APP_KEYS),
-    (*OVERLAY_KEYS, *TEXT_KEYS, *BLOCKS_KEYS, *TRAVEL_KEYS),
-    SETTINGS_KEYS,
-    HELP_KEYS,
-    LOAD_KEYS,
-    NUMBER_KEYS,
+    (*OVERLAY_KEYS, *TEXT_KEYS, *BLOCKS_KEYS, *TRAVEL_KEYS, *ENGINE_KEYS),
+    (*SETTINGS_KEYS, *ENGINE_KEYS),
+    (*HELP_KEYS, *ENGINE_KEYS),
+    (*LOAD_KEYS, *ENGINE_KEYS),
+    (*NUMBER_KEYS, *ENGINE_KEYS),
 )

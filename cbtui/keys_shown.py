@@ -7,6 +7,7 @@ from collections.abc import Callable
 from cbtui.keys import (
     APP_KEYS,
     CURSOR_KEY,
+    FRONT_KEY,
     LEAVE_KEYS,
     LESSON_KEYS,
     LIVE_KEY,
@@ -32,7 +33,7 @@ def as_made(key: Key) -> Key:
 
 _HELPED = (
     *SCREEN_KEYS, *PROMPT_KEYS, TAB_KEY, CURSOR_KEY, *APP_KEYS, PALETTE_KEY, *RACE_KEYS, *LESSON_KEYS,
-    *OVERLAY_KEYS, *TEXT_KEYS, *SETTINGS_KEYS,
+    FRONT_KEY, *OVERLAY_KEYS, *TEXT_KEYS, *SETTINGS_KEYS,
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections import deque
 
 import msgspec
 
-from engine.live.commands import Command, Configure, Pause, Resume, SetMode, SetSpeed
+from engine.live.commands import Command, Configure, Pause, Resume, SetMode, SetSpeed, Step
 from engine.live.state import EngineState
 
 #: States published after a command was sent, of which the last has surely taken it in: that of the step under
@@ -42,7 +42,7 @@ class Foresight:
 
 def _after(state: EngineState, command: Command) -> EngineState:
     match command:
-        case Pause():
+        case Pause() | Step():
             return msgspec.structs.replace(state, paused=True)
         case Resume():
             return msgspec.structs.replace(state, paused=False)

@@ -115,6 +115,11 @@ class ActingScreen(Screen[None]):
         if self._notice_holds is not None and not self._notice_holds(state):
             self.say()
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the engine stands still, or will once it has taken in what keys have asked for."""
+        return self.state_to_come.paused
+
     def action_pause(self) -> None:
         self._order(lambda: orders.pause_order(self.state_to_come))
         if self.state.status == "loading":

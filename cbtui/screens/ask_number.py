@@ -6,16 +6,16 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from cbtui.keys import NUMBER_KEYS, bindings
+from cbtui.screens.in_front import InFront
 
 #: Digits a number may have; no question needs more.
 _MOST_DIGITS = 9
 
 
-class AskNumberScreen(ModalScreen[int | None]):
+class AskNumberScreen(InFront[int | None]):
     """Dismissed with the number, or with None on Esc.
 
     Args:
@@ -37,8 +37,8 @@ class AskNumberScreen(ModalScreen[int | None]):
     }
     """
     AUTO_FOCUS = "Input"
-    KEYS = NUMBER_KEYS
-    BINDINGS = bindings(KEYS)
+    KEYS = (*NUMBER_KEYS, *InFront.KEYS)
+    BINDINGS = bindings(NUMBER_KEYS)
 
     def __init__(
         self, title: str, question: str, *, least: int = 1, most: int | None = None, value: str = ""

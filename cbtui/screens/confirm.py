@@ -16,8 +16,9 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Size
-from textual.screen import ModalScreen
 from textual.widgets import Static
+
+from cbtui.screens.in_front import InFront
 
 T = TypeVar("T")
 
@@ -81,7 +82,7 @@ class AnswerLine(Static):
         screen.dismiss(self.answer.value)
 
 
-class AskScreen(ModalScreen[T | None], Generic[T]):
+class AskScreen(InFront[T | None], Generic[T]):
     """A question with answers; Esc is no answer (None).
 
     Args:
@@ -119,7 +120,7 @@ class AskScreen(ModalScreen[T | None], Generic[T]):
             line.update(text)
 
     def on_key(self, event: events.Key) -> None:
-        """Answer by key. Other keys do nothing, so a slip decides nothing."""
+        """Answer by key. Other keys answer nothing, so a slip decides nothing."""
         for answer in self._answers:
             if event.key in answer.keys:
                 event.stop()

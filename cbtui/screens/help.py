@@ -9,12 +9,12 @@ from textual.app import ComposeResult
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from cbtui.keymap import Keymap, remapped
 from cbtui.keys import APP, ENGINE, FRONT, HELP_KEYS, LESSON, RACE, REQUESTS, TIME, VIEW, bindings
 from cbtui.keys_shown import in_help
+from cbtui.screens.in_front import InFront
 
 #: How to read the screen, a panel a line.
 GUIDE = (
@@ -74,11 +74,11 @@ HELP_GROUPS = tuple(group for column in COLUMNS for group in column)
 WIDE, MIDDLING = 150, 100
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(InFront[None]):
     """Scrolls where the terminal is small."""
 
-    KEYS = HELP_KEYS
-    BINDINGS = bindings(KEYS)
+    KEYS = (*HELP_KEYS, *InFront.KEYS)
+    BINDINGS = bindings(HELP_KEYS)
 
     def __init__(self, keymap: Keymap) -> None:
         super().__init__()

@@ -8,12 +8,12 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from cbtui.following.frame import Frame
 from cbtui.keys import SETTINGS_KEYS, bindings
 from cbtui.looks.pieces import Line, Piece, clip_line, fit, line_width
+from cbtui.screens.in_front import InFront
 from cbtui.settings_form import SETTINGS, SettingsForm, in_force, pending
 from cbtui.widgets.lines import LinesView
 from engine.config import ConfigError
@@ -56,7 +56,7 @@ class SettingLines(LinesView, can_focus=True):
     """
 
 
-class LiveSettings(ModalScreen[None]):
+class LiveSettings(InFront[None]):
     """Sends commands itself and stays, so that one sees them take effect.
 
     Args:
@@ -64,8 +64,8 @@ class LiveSettings(ModalScreen[None]):
         send: puts a command into the engine's queue.
     """
 
-    KEYS = SETTINGS_KEYS
-    BINDINGS = bindings(KEYS)
+    KEYS = (*SETTINGS_KEYS, *InFront.KEYS)
+    BINDINGS = bindings(SETTINGS_KEYS)
     DEFAULT_CSS = """
     LiveSettings {
         align: center middle;

@@ -10,10 +10,10 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from cbtui.keys import LOAD_KEYS, bindings
+from cbtui.screens.in_front import InFront
 from engine.live.load import LoadError, LoadSpec
 
 _RANGE = re.compile(r"\s*(\d+)\s*(?:(?:-|–|to|\.\.)\s*(\d+)\s*)?")
@@ -106,7 +106,7 @@ def outlook(spec: LoadSpec, capacity: Capacity) -> str:
     return f"{text}At {spec.rate_per_s:g} it keeps up."
 
 
-class LoadScreen(ModalScreen[LoadSpec | None]):
+class LoadScreen(InFront[LoadSpec | None]):
     """Dismissed with the load to start, or None.
 
     Args:
@@ -127,8 +127,8 @@ class LoadScreen(ModalScreen[LoadSpec | None]):
         & #load-outlook.-error { color: $text-error; }
     }
     """
-    KEYS = LOAD_KEYS
-    BINDINGS = bindings(KEYS)
+    KEYS = (*LOAD_KEYS, *InFront.KEYS)
+    BINDINGS = bindings(LOAD_KEYS)
 
     def __init__(self, spec: LoadSpec, capacity: Capacity) -> None:
         super().__init__()

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from textual.screen import ModalScreen
-
 from cbtui.following.frame import Frame
 from cbtui.keys import OVERLAY_KEYS, TRAVEL_KEYS, Key, bindings
+from cbtui.screens.in_front import InFront
 
 
-class Overlay(ModalScreen[None]):
+class Overlay(InFront[None]):
     """The main screen hands it every frame it draws itself.
 
     Args:
         frame: the first one.
     """
 
-    KEYS: ClassVar[tuple[Key, ...]] = (
+    _OWN: ClassVar[tuple[Key, ...]] = (
         *OVERLAY_KEYS,
         *(replace(key, action=f"behind('{key.action}')", label="") for key in TRAVEL_KEYS),
     )
-    BINDINGS = bindings(KEYS)
+    KEYS = (*_OWN, *InFront.KEYS)
+    BINDINGS = bindings(_OWN)
 
     def __init__(self, frame: Frame) -> None:
         super().__init__()

@@ -67,7 +67,7 @@ class RaceScreen(KeyedScreen, LookingScreen):
         self._lend = lend
         self._arrivals = arrivals
         self._speed: float | None = None
-        self._is_paused = False
+        self.is_paused = False
         self._shows_figures = False
         self.guest = self._new_guest()
         self._followers = self._new_followers()
@@ -157,11 +157,11 @@ class RaceScreen(KeyedScreen, LookingScreen):
     # -- keys ---------------------------------------------------------------------------------
 
     def action_pause(self) -> None:
-        self._is_paused = not self._is_paused
-        self.guest.commands.put(Pause() if self._is_paused else Resume())
+        self.is_paused = not self.is_paused
+        self.guest.commands.put(Pause() if self.is_paused else Resume())
 
     def action_step(self) -> None:
-        self._is_paused = True
+        self.is_paused = True
         self.guest.commands.put(Step())
 
     def action_speed(self, by: int) -> None:
@@ -180,7 +180,7 @@ class RaceScreen(KeyedScreen, LookingScreen):
     def action_again(self) -> None:
         """From the start, with the same requests."""
         self.guest.commands.put(Close())
-        self._is_paused = False
+        self.is_paused = False
         self.guest = self._new_guest()
         self._followers = self._new_followers()
         self._lend(Lend(self.guest))

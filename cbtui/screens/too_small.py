@@ -5,13 +5,13 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.geometry import Size
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from cbtui.screens.arrangement import SMALL
+from cbtui.screens.in_front import InFront
 
 
-class TooSmallScreen(ModalScreen[None]):
+class TooSmallScreen(InFront[None]):
     """Says how large the terminal must be. The engine goes on behind it."""
 
     def compose(self) -> ComposeResult:

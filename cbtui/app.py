@@ -35,7 +35,7 @@ from cbtui.following.overheard import tape_fault
 from cbtui.following.pace import FRAMES_PER_S, Pace
 from cbtui.keymap import Keymap, remapped, written_keys
 from cbtui.keys import APP_KEYS, Key, bindings
-from cbtui.keys_in_turn import KeysInTurn
+from cbtui.keys_in_turn import KeysInTurn, apart
 from cbtui.looks.guard import HarmlessFilter
 from cbtui.looks.theme import THEMES
 from cbtui.options import LaunchOptions, risks
@@ -96,7 +96,7 @@ class CbtuiApp(App[None]):
         self._pace = pace
         self._handles_signals = handles_signals
         self._was_interrupted = False
-        self._keys_in_turn = KeysInTurn(self, super().on_event)
+        self.keys_in_turn = KeysInTurn(self, super().on_event)
         self._guard = HarmlessFilter()
         self._is_frozen = False
         self._tape_fault = ""
@@ -246,7 +246,9 @@ class CbtuiApp(App[None]):
         if isinstance(event, events.Key | events.Paste):
             self.main.end_welcome()
             if not event.is_forwarded:
-                await self._keys_in_turn.take(event)
+                is_bound = isinstance(event, events.Key) and event.key in self.screen.active_bindings
+                for key in (event,) if is_bound else apart(event):
+                    await self.keys_in_turn.take(key)
                 return
         await super().on_event(event)
 

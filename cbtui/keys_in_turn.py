@@ -19,6 +19,18 @@ from textual.screen import Screen
 Typed = events.Key | events.Paste
 
 
+def apart(key: Typed) -> tuple[Typed, ...]:
+    """Esc and a letter typed right after it, which a terminal sends as it sends Alt and the letter."""
+    if (
+        isinstance(key, events.Key)
+        and key.key.startswith("alt+")
+        and key.character
+        and key.character.isalpha()
+    ):
+        return events.Key("escape", None), events.Key(key.character, key.character)
+    return (key,)
+
+
 class KeysInTurn:
     """The keys of an app that wait for the one before them.
 
@@ -32,6 +44,11 @@ class KeysInTurn:
         self._hand_on = hand_on
         self._waiting: deque[Typed] = deque()
         self._is_under_way = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every key taken so far has done what it does."""
+        return not self._is_under_way
 
     async def take(self, key: Typed) -> None:
         """Hand a key on, now or once all before it have done what they do."""

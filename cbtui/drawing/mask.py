@@ -18,6 +18,7 @@ from cbtui.drawing.window import LineWriter, merged
 from cbtui.looks.pieces import Line, clip_line, line_width
 from cbtui.looks.tokens import clip_left
 from cbtui.telling.naming import Badge, Badges
+from cbtui.telling.words import count
 from engine.step.mask import query_run
 from engine.stream.records import Segment, StepRecord
 
@@ -74,7 +75,7 @@ class MaskDrawing:
         keys = self._record.num_keys
         size = f"{queries:,} quer{'y' if queries == 1 else 'ies'} × {keys:,} keys"
         if self._record.layout == "padded":
-            size = f"{rows} rows of {size}"
+            size = f"{count(rows, 'row')} of {size}"
         return f"Mask {size}{', folded' if self._layout.is_folded else ''}"
 
     @property

@@ -15,6 +15,7 @@ from cbtui.drawing.mask_words import allowed_pairs
 from cbtui.drawing.window import LineWriter
 from cbtui.looks.pieces import Line
 from cbtui.telling.naming import Badges
+from cbtui.telling.words import count
 from engine.stream.records import Segment, StepRecord
 
 #: Shares of a block up to which each sign stands; beyond the last: all of it.
@@ -85,7 +86,7 @@ class OverviewMask:
     def title(self) -> str:
         """The panel's title, with what a cell stands for."""
         queries, keys = self._record.shape[1], self._record.num_keys
-        rows = f"{self._record.shape[0]} rows of " if self._record.layout == "padded" else ""
+        rows = f"{count(self._record.shape[0], 'row')} of " if self._record.layout == "padded" else ""
         one = f"a cell is {self.scale.queries} × {self.scale.keys}"
         return f"Mask {rows}{queries:,} queries × {keys:,} keys, overview: {one}"
 

@@ -50,6 +50,7 @@ class BlocksScreen(Overlay):
     }
     """
     KEYS = (*BLOCKS_KEYS, *Overlay.KEYS)
+    HINTS = ("Esc closes", "↑↓ scroll", "[ ] step back/forth", "{ } events", "space pause", "s step")
     BINDINGS = bindings(BLOCKS_KEYS)
 
     _lines = 0
@@ -57,10 +58,10 @@ class BlocksScreen(Overlay):
     def on_resize(self) -> None:
         self._lines = 0
         self.call_after_refresh(self.show, self._frame)
+        self.call_after_refresh(self.hint, self.query_one(Vertical))
 
     def compose(self) -> ComposeResult:
-        with Vertical() as box:
-            box.border_subtitle = Content(" Esc closes · ↑↓ scroll · [ ] step back/forth · { } events ")
+        with Vertical():
             yield BlockGrid()
 
     def on_mount(self) -> None:

@@ -23,11 +23,11 @@ def welcome() -> Content:
     """What to do first."""
     return Content.assemble(
         ("Type a prompt", "bold"),
-        " and press ",
-        ("Enter", "$accent bold"),
-        ", then another while the first one runs.   ",
+        ", or ",
         ("↑", "$accent bold"),
-        ": examples.\n",
+        " for an example; ",
+        ("Enter", "$accent bold"),
+        " sends it. Then another while it runs.\n",
         "Or ",
         ("Esc", "$accent bold"),
         " ",

@@ -21,8 +21,6 @@ from cbtui.telling.words import seconds
 from cbtui.widgets.finished import course, ending
 from cbtui.widgets.request_facts import RequestFacts
 
-_HINT = " Esc closes · ↑↓ scroll · Tab text/facts · [ ] steps · y copies the output "
-
 
 def harmless(text: str) -> str:
     """Text safe to draw with its line breaks; other control characters become visible."""
@@ -101,6 +99,7 @@ class TextView(Overlay):
     }
     """
     KEYS = (*TEXT_KEYS, *Overlay.KEYS)
+    HINTS = ("Esc closes", "↑↓ scroll", "Tab text/facts", "[ ] steps", "y copies it", "space pause", "s step")
     BINDINGS = bindings(TEXT_KEYS)
 
     def __init__(self, frame: Frame, request_id: str) -> None:
@@ -122,14 +121,13 @@ class TextView(Overlay):
 
     def on_mount(self) -> None:
         """Draw the frame it was opened with."""
-        box = self.query_one(Vertical)
-        box.border_subtitle = _HINT
         self.set_class(self.app.size.width < WIDE, "-narrow")
         self.query_one(VerticalScroll).focus()
         self.show(self._frame)
 
     def on_resize(self) -> None:
         self.set_class(self.app.size.width < WIDE, "-narrow")
+        self.call_after_refresh(self.hint, self.query_one(Vertical))
 
     def show(self, frame: Frame) -> None:
         """Draw a frame; nothing happens when all is the same, or when its story is no longer kept."""

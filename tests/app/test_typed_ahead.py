@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from textual import events
 from textual.keys import key_to_character
@@ -11,8 +10,16 @@ from textual.widgets import Input
 
 from cbtui.app import CbtuiApp
 from cbtui.keys import APP_KEYS, PROMPT_KEYS, SCREEN_KEYS, TAB_KEY
+from cbtui.keys_in_turn import apart
 from cbtui.widgets.prompt_bar import PromptBar
+from engine.live.guest import Lend
 from tests.app.replay import Feeder, drive, fake_records
+
+
+def character_of(key: str) -> str | None:
+    """What a key writes, as `Pilot.press` has it."""
+    return {"minus": "-", "plus": "+", "slash": "/"}.get(key) or key_to_character(key)
+
 
 #: Stopping the process is no matter of screens.
 NOT_HERE = {"app.suspend"}
@@ -26,7 +33,7 @@ TYPING = sorted(
         for key in (*SCREEN_KEYS, *PROMPT_KEYS, *APP_KEYS, TAB_KEY)
         if key.id not in NOT_HERE
         for one in key.keys.split(",")
-        if key_to_character(one) is None
+        if character_of(one) is None
     }
 )
 
@@ -46,8 +53,10 @@ def outcome(keys: tuple[str, ...], *, together: bool) -> object:
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
         if together:
             for key in keys:
-                app.post_message(events.Key(key, key_to_character(key)))
+                app.post_message(events.Key(key, character_of(key)))
             await pilot.pause()
+            while not app.keys_in_turn.is_idle:
+                await pilot.pause()
             await pilot.pause()
         else:
             await pilot.press(*keys)
@@ -56,7 +65,7 @@ def outcome(keys: tuple[str, ...], *, together: bool) -> object:
                 [type(screen).__name__ for screen in app.screen_stack],
                 [[field.value for field in screen.query(Input)] for screen in app.screen_stack],
                 type(app.focused).__name__,
-                [msgspec.to_builtins(one) for one in feeder.commands],
+                [repr(one) for one in feeder.commands if not isinstance(one, Lend)],
                 app.main.query_one(PromptBar).notice,
                 app.main.shown,
                 app.return_code,
@@ -96,3 +105,20 @@ def test_so_do_keys_behind_one_that_closes_what_it_opened() -> None:
     for key in found:
         keys = with_focus_on_panels(key, "escape", "plus", key, "escape", "slash", "k")
         assert outcome(keys, together=True) == outcome(keys, together=False), key
+
+
+@pytest.mark.parametrize("letter", ["m", "M", "r", "l"])
+def test_escape_and_a_letter_that_the_terminal_sent_as_one_are_two(letter: str) -> None:
+    name = f"alt+shift+{letter.lower()}" if letter.isupper() else f"alt+{letter}"
+    alt, escape = events.Key(name, letter), events.Key("escape", "\x1b")
+    pressed = [(one.key, one.character) for one in apart(alt)]
+    assert pressed == [("escape", None), (letter, letter)] and apart(escape) == (escape,)
+    feeder = waits_and_runs()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        app.post_message(alt)
+        await pilot.pause()
+        assert app.main.query_one(PromptBar).line.value == ""
+        assert app.screen is not app.main or feeder.commands
+
+    drive(feeder, script)

@@ -70,12 +70,16 @@ def _heading(text: str) -> Text:
 
 def _asked(comparison: Comparison, summaries: Mapping[str, str] | None, look: Look) -> list[Text]:
     requests = comparison.requests
-    slots = comparison.max_num_seqs
-    what = f"{_count(len(requests), 'request')}, {_count(slots, 'slot')}"
+    slots = {result.slots for result in comparison.modes.values()}
+    what = _count(len(requests), "request")
+    if len(slots) == 1:
+        what += f", {_count(next(iter(slots)), 'slot')}"
     ways = len(comparison.modes)
     lines = [_heading(f"The same {what}, in {ways} ways" if ways > 1 else what)]
     for name in comparison.modes:
         summary = mode_named(name).summary if summaries is None else summaries[name]
+        if len(slots) > 1:
+            summary = f"{_count(comparison.modes[name].slots, 'slot')}, {summary}"
         lines += _hanging(f"  {name + ':':<19}", summary, look)
     exact = " exact" if comparison.exact else ""
     on = f"{comparison.model}, {comparison.device} {comparison.dtype}{exact}, greedy"
@@ -164,19 +168,13 @@ def _table(comparison: Comparison, look: Look) -> list[Text]:
     rule = "-" if look.is_plain else "─"
     lines = [head, Text(rule * (label_cells + sum(widths)), style="dim")]
     for label, cell in _ROWS:
-        if label is _ANY_PREEMPTED and not any(r.preemptions for r in results.values()):
-            continue
-        if label is _ANY_CACHED and not any(r.cached_tokens for r in results.values()):
+        if label in _WHERE_ANY and not any(map(_WHERE_ANY[label], results.values())):
             continue
         line = Text(label.ljust(label_cells))
         for result, cells in zip(results.values(), widths, strict=True):
             line.append(cell(result).rjust(cells))
         lines.append(line)
     return lines
-
-
-_ANY_PREEMPTED = "preemptions / tokens fed again"
-_ANY_CACHED = "prefix tokens reused"
 
 
 def _streamed(pick: Callable[[Latency], float | None], digits: int) -> Callable[[ModeResult], str]:
@@ -197,8 +195,8 @@ _ROWS: tuple[tuple[str, Callable[[ModeResult], str]], ...] = (
     ("token positions through the model", lambda r: f"{r.token_positions:,}"),
     ("  of them padding", lambda r: f"{r.padding_tokens:,}"),
     ("  of them dead work", lambda r: f"{r.dead_tokens:,}"),
-    (_ANY_PREEMPTED, lambda r: f"{r.preemptions} / {r.recomputed_tokens}"),
-    (_ANY_CACHED, lambda r: f"{r.cached_tokens:,}"),
+    ("preemptions / tokens fed again", lambda r: f"{r.preemptions} / {r.recomputed_tokens}"),
+    ("prefix tokens reused", lambda r: f"{r.cached_tokens:,}"),
     ("slot occupancy", lambda r: f"{100 * r.slot_occupancy:.1f} %"),
     ("ms a step, median", lambda r: f"{r.step_ms_median:,.1f}"),
     ("seconds in all", lambda r: f"{r.elapsed_s:,.2f}"),
@@ -210,6 +208,13 @@ _ROWS: tuple[tuple[str, Callable[[ModeResult], str]], ...] = (
     ("  delivered at the barrier, steps", _at_barrier(lambda x: x.completion_steps, 1)),
     ("  delivered at the barrier, s", _at_barrier(lambda x: x.completion_s, 2)),
 )
+#: Rows that only stand where some run has what they are about.
+_WHERE_ANY: dict[str, Callable[[ModeResult], object]] = {
+    "preemptions / tokens fed again": lambda r: r.preemptions,
+    "prefix tokens reused": lambda r: r.cached_tokens,
+    "  delivered at the barrier, steps": lambda r: r.at_barrier,
+    "  delivered at the barrier, s": lambda r: r.at_barrier,
+}
 
 
 def _timelines(reported: Reported, look: Look) -> list[Text]:

@@ -120,7 +120,7 @@ def closing(comparison: Comparison, look: Look) -> list[Text]:
     (first_name, first), (last_name, last) = modes[0], modes[-1]
     lines = [Text("Why", style="bold")]
     for text in (
-        _about_steps(first_name, first, last_name, last, comparison.max_num_seqs, look),
+        _about_steps(first_name, first, last_name, last, look),
         _about_time(first_name, first, last_name, last, look),
         _about_delivery(first_name, first, last_name, last),
     ):
@@ -128,9 +128,12 @@ def closing(comparison: Comparison, look: Look) -> list[Text]:
     return lines
 
 
-def _about_steps(
-    first_name: str, first: ModeResult, last_name: str, last: ModeResult, slots: int, look: Look
-) -> str:
+def _about_steps(first_name: str, first: ModeResult, last_name: str, last: ModeResult, look: Look) -> str:
+    text = f"Slots: {first.slots:,} against {last.slots:,}. " if first.slots != last.slots else ""
+    return text + _steps_words(first_name, first, last_name, last, look)
+
+
+def _steps_words(first_name: str, first: ModeResult, last_name: str, last: ModeResult, look: Look) -> str:
     if first.steps == last.steps:
         text = f"Both need {first.steps:,} steps: the schedule gains none here"
         if first.streaming.completion_steps == last.streaming.completion_steps:
@@ -146,7 +149,7 @@ def _about_steps(
         if first.dead_tokens:
             text += (
                 f" In {first_name} a finished request keeps its slot until the longest of its wave has"
-                f" ended: of {first.steps * slots:,} slot-steps {first.dead_tokens:,} were dead work."
+                f" ended: of {first.steps * first.slots:,} slot-steps {first.dead_tokens:,} were dead work."
                 f" In {last_name} the next request enters at once."
             )
     positions = _ratio(first.token_positions, last.token_positions, look)

@@ -45,6 +45,7 @@ class ModeResult(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         steps: forward passes.
+        slots: `max_num_seqs`, the largest of its steps.
         finish_steps: the step of each request's last useful token; None: it has none.
         release_steps: the step that freed its slot.
         finish_reasons: stop, length, error or ignored.
@@ -66,6 +67,7 @@ class ModeResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     steps: int
+    slots: int
     finish_steps: tuple[int | None, ...]
     release_steps: tuple[int | None, ...]
     finish_reasons: tuple[str, ...]
@@ -163,6 +165,7 @@ def mode_result(records: Sequence[Record], ledger: Ledger) -> ModeResult:
     has_waves = any(record.events.barrier for record in records)
     return ModeResult(
         steps=len(steps),
+        slots=max((step.max_num_seqs for step in steps), default=0),
         finish_steps=tuple(story.token_steps[-1] if story.token_steps else None for story in stories),
         release_steps=tuple(story.release_step for story in stories),
         finish_reasons=tuple(story.finish.reason if story.finish else "" for story in stories),

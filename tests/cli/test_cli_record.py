@@ -53,6 +53,15 @@ def test_two_runs_in_one_mode_are_called_by_their_files(cbtui: Cbtui, tmp_path: 
     assert other.code == 2 and "did not run the same requests" in other.err
 
 
+def test_two_batch_sizes_are_told_apart(cbtui: Cbtui, tmp_path: Path) -> None:
+    paths = [tmp_path / "one.trace", tmp_path / "two.trace"]
+    for slots, path in enumerate(paths, 1):
+        cbtui("run", "--record", str(path), "--slots", str(slots), "--max-tokens", "3", stdin=b"The\nis so\n")
+    report = cbtui("compare", *map(str, paths)).out
+    assert "The same 2 requests, in 2 ways" in report and "1 slot, continuous, fake" in report
+    assert "Slots: 1 against 2." in report and "barrier" not in report
+
+
 def test_a_broken_trace_is_compared_as_far_as_it_goes(cbtui: Cbtui, tmp_path: Path) -> None:
     path = tmp_path / "a.trace"
     cbtui("run", "--record", str(path), "--raw", "--max-tokens", "3", stdin=b"The\n")

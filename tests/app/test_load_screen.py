@@ -55,6 +55,15 @@ def test_without_a_model_there_is_no_load() -> None:
     drive(Feeder(), script)
 
 
+def test_a_recording_cannot_be_loaded() -> None:
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape", "g")
+        assert app.screen is app.main
+        assert "a recording has none" in app.main.query_one(PromptBar).notice
+
+    drive(ready(is_recording=True), script)
+
+
 def test_a_mistake_is_said_at_once_and_starts_nothing() -> None:
     feeder = ready()
 

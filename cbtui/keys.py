@@ -174,7 +174,7 @@ PROMPT_KEYS: tuple[Key, ...] = (
         help="Leave the prompt: single keys"),
     Key(id="prompt.earlier", keys="up", action="earlier(-1)", label="earlier prompts", group=REQUESTS,
         typing="↑", rank=4, tooltip="An earlier prompt",
-        help="While typing: earlier prompts"),
+        help="Typing: earlier prompts, examples"),
     Key(id="prompt.later", keys="down", action="earlier(1)", label="earlier prompts", group=REQUESTS,
         typing="↓", rank=4, joins=True, tooltip="A later prompt", help=""),
 )  # fmt: skip
@@ -322,7 +322,7 @@ CURSOR_KEY = Key(id="panel.cursor", keys="up", action="cursor(0,-1)", group=VIEW
 
 #: Says in help what of the main screen's keys works in front of it.
 FRONT_KEY = Key(id="front.engine", keys="space", action="engine_behind('pause')", group=FRONT,
-                shown="space s", typing="F5 F8", tooltip="Pause or step the engine behind")  # fmt: skip
+                shown="space s", tooltip="Pause or step the engine behind")  # fmt: skip
 
 PALETTE_KEY = Key(id="app.palette", keys="ctrl+p", action="app.command_palette", group=APP, shown="ctrl+p",
                   tooltip="Search all commands")  # fmt: skip

@@ -44,6 +44,8 @@ _WIDGETS: dict[PanelName, Callable[..., Widget]] = {
 }
 #: Panels of two lanes that stand side by side where the screen is wide.
 _BESIDE = ("mask", "row")
+#: Lines of the queue at least.
+_WAITING_LEAST = 2
 
 
 class LessonScreen(KeyedScreen, LookingScreen):
@@ -176,6 +178,9 @@ class LessonScreen(KeyedScreen, LookingScreen):
                 shown[name] = least
                 room -= least * rows
             self.query_one(f"#group-{name}").styles.layout = "horizontal" if beside else "vertical"
+        if "waiting" in shown:
+            queue = max(len(lane.entries) for lane in self.lesson.lanes)
+            shown["waiting"] += max(0, min(queue - _WAITING_LEAST, room // num_lanes))
         for name in self.lesson.panels:
             self.query_one(f"#group-{name}").display = name in shown
             for number in range(num_lanes):
@@ -193,7 +198,7 @@ class LessonScreen(KeyedScreen, LookingScreen):
             case "timeline":
                 return slots + edge + (1 if is_small else 2)
             case "waiting":
-                return 2 + edge
+                return _WAITING_LEAST + edge
             case "row":
                 return 5 + edge
             case "mask":

@@ -58,7 +58,7 @@ def test_help_says_nothing_twice() -> None:
     words = [words for group in HELP_GROUPS for _, words in in_help(group)]
     assert len(words) == len(set(words))
     for group in HELP_GROUPS:
-        keys = [shown for shown, words in in_help(group) if "While typing" not in words]
+        keys = [shown for shown, words in in_help(group) if "Typing: " not in words]
         assert len(keys) == len(set(keys)), group
 
 

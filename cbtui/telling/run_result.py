@@ -97,6 +97,13 @@ def alone(run: RunSummary) -> str:
         )
     if not empty:
         return f"{meaning}Every one of them fed a request a token it needed."
+    if run.kept_empty:
+        why = (
+            "static batching lets nobody in before the wave has ended"
+            if "static" in run.modes
+            else "there were not enough free KV blocks, or not enough of the token budget"
+        )
+        return f"{meaning}{run.kept_empty:,} stood empty while others waited: {why}."
     if run.num_requests > slots_of(run):
         return (
             f"{meaning}A slot went to the next request as soon as its own had ended; {empty:,} stood empty "

@@ -34,12 +34,19 @@ def ending(story: RequestStory) -> str:
     return f"{word} {story.finish.num_output_tokens:,}/{story.request.max_tokens:,}"
 
 
+def _steps_run(story: RequestStory) -> int:
+    """Steps it had a slot; between a preemption and its return it had none."""
+    assert story.first_step is not None and story.finish_step is not None
+    return story.steps_fed if story.num_preemptions else story.finish_step - story.first_step + 1
+
+
 def course(story: RequestStory, step: int) -> str:
     """How it went up to a step: steps waited and run, and what static batching or preemption added."""
     if story.first_step is None or story.finish_step is None:
         return "never ran"
-    waited = story.first_step - 1 - story.submitted_step
-    words = [f"waited {waited:,}", f"ran {count(story.finish_step - story.first_step + 1, 'step')}"]
+    ran = _steps_run(story)
+    waited = story.finish_step - story.submitted_step - ran
+    words = [f"waited {waited:,}", f"ran {count(ran, 'step')}"]
     # A held row is dead in every step from its end on.
     held = min(story.dead_steps, max(0, step - story.finish_step))
     if held:
@@ -53,7 +60,7 @@ def course_in(story: RequestStory, step: int, cells: int) -> str:
     """The course in full where a line of `cells` has room for it, else only how long it ran."""
     if cells >= WIDE or story.first_step is None or story.finish_step is None:
         return course(story, step)
-    return f"ran {count(story.finish_step - story.first_step + 1, 'step')}"
+    return f"ran {count(_steps_run(story), 'step')}"
 
 
 def finished_line(frame: Frame, request_id: str, columns: tuple[int, int, int], cells: int) -> Line:

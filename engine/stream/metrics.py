@@ -95,6 +95,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         slot_steps: sum of `max_num_seqs` over the steps: lanes offered.
         useful: slot-steps that fed a useful token.
         dead: slot-steps that fed a finished request's token.
+        kept_empty: slot-steps that fed nothing although a request waited: the wave was not over, or there was
+            not enough of something else.
         output_tokens: sampled tokens.
         token_positions, padding: of the steps' tensors.
         prefilled_tokens: prompt tokens fed, recomputed ones too.
@@ -122,6 +124,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     finished: bool
     prefilled_tokens: int = 0
     cached_tokens: int = 0
+    kept_empty: int = 0
 
     @property
     def prefix_hit_rate(self) -> float | None:
@@ -163,6 +166,7 @@ class _Run:
     elapsed_s: float = 0.0
     prefilled_tokens: int = 0
     cached_tokens: int = 0
+    kept_empty: int = 0
 
 
 class Metrics:
@@ -268,6 +272,7 @@ class Metrics:
         run.slot_steps += record.max_num_seqs
         run.useful += useful
         run.dead += dead
+        run.kept_empty += max(0, min(record.max_num_seqs - useful - dead, record.waiting_count))
         run.output_tokens += sampled
         run.token_positions += record.tokens.total
         run.padding += record.tokens.padding
@@ -314,6 +319,7 @@ class Metrics:
             finished=finished,
             prefilled_tokens=run.prefilled_tokens,
             cached_tokens=run.cached_tokens,
+            kept_empty=run.kept_empty,
         )
 
     @property

@@ -23,6 +23,13 @@ def events(stage: Stage, **options: object) -> list[str]:
 # -- one step ---------------------------------------------------------------------------------
 
 
+def test_a_result_says_that_slots_stood_empty_while_others_waited() -> None:
+    stage = Stage(slots=3, num_blocks=2, block_size=4, max_model_len=8)
+    stage.submit(("one", 4), ("two", 4))
+    _, why, _ = [plain(line) for line in result_lines(stage.drain().frame())]
+    assert "stood empty while others waited: there were not enough free KV blocks" in why
+
+
 def test_the_tutorials_step_seven() -> None:
     assert told(Stage().tutorial().step(7)) == (
         "A ended in step 6 and freed slot 0; D entered it at once.\n"

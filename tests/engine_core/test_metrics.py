@@ -103,6 +103,22 @@ def test_shares_of_a_static_run() -> None:
     assert (run.steps, run.slot_steps, run.useful, run.dead, run.output_tokens) == (6, 12, 8, 4, 8)
 
 
+def test_slots_that_stay_empty_while_somebody_waits_are_told_from_those_nobody_needs() -> None:
+    short_of_blocks = Bench(max_num_seqs=3, num_blocks=2, block_size=4, max_model_len=8)
+    short_of_blocks.ask(4, 4)
+    short_of_blocks.run()
+    barred = Bench(mode="static", max_num_seqs=3)
+    barred.ask(4)
+    barred.run(1)
+    barred.ask(2)
+    barred.run()
+    idle = Bench(max_num_seqs=3)
+    idle.ask(4)
+    idle.run()
+    kept = [bench.metrics.runs[0].kept_empty for bench in (short_of_blocks, barred, idle)]
+    assert kept == [2, 3, 0], "one slot of two empty ones could have been filled"
+
+
 def test_a_run_lasts_until_the_engine_is_empty_and_the_same_requests_are_recognised() -> None:
     bench = Bench(max_num_seqs=2)
     bench.ask(3, 2)

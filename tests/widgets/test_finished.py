@@ -35,6 +35,15 @@ def test_static_tells_how_long_a_finished_row_was_held() -> None:
     assert course(stage.ledger["r0"], 6) == "waited 0, ran 6 steps"
 
 
+def test_while_preempted_a_request_waits_and_does_not_run() -> None:
+    stage = Stage(slots=2, num_blocks=4, block_size=4, max_model_len=16)
+    stage.submit(("one", 12), ("two", 12))
+    stage.drain()
+    (story,) = [one for one in stage.ledger.stories.values() if one.num_preemptions]
+    waited, ran = (int(part.split()[1]) for part in course(story, 100).split(", ")[:2])
+    assert waited > 0 and ran == story.steps_fed and waited + ran == story.finish_step
+
+
 def test_ends_other_than_good_ones() -> None:
     stage = Stage(slots=1, max_model_len=20)
     stage.submit(("runs", 9), ("waits", 9))

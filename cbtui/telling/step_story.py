@@ -234,7 +234,7 @@ class _Teller:
         first = held[0]
         end = self._end(first.request_id)
         until = (
-            "yet its row goes through the model at every step until the wave ends."
+            "yet its row goes through the model until the wave ends."
             if self.is_in_wave
             else "when its next row had been scheduled already: that one's token is thrown away."
         )

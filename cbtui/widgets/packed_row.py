@@ -16,9 +16,7 @@ from engine.step.mask import layer_kinds
 from engine.stream.records import StepRecord
 
 #: What the empty panel says where the next step is a rectangle.
-PADDED_PURPOSE = (
-    "Every token that goes through the model in a step, a row a request, and what is sampled after it"
-)
+PADDED_PURPOSE = "A step's tokens, a row a request, and what is sampled after each"
 
 
 class PackedRow(WindowView, can_focus=True):
@@ -27,7 +25,7 @@ class PackedRow(WindowView, can_focus=True):
     With focus nothing is folded, and a cursor stands on a token: the last line then says what it is.
     """
 
-    PURPOSE = "Every token that goes through the model in a step, side by side, and what is sampled after it"
+    PURPOSE = "A step's tokens, side by side in one row, and what is sampled after each"
     KEYS = ROW_KEYS
     BINDINGS = bindings(KEYS)
 

@@ -48,8 +48,8 @@ def test_the_same_step_in_a_rectangle() -> None:
 
 def test_a_dead_slot_says_whose_since_when_and_who_could_have_been_there() -> None:
     assert told(Stage("static").tutorial().step(7)).startswith(
-        "Slot 0 is dead: A ended at step 6, yet its row goes through the model at every step until the wave "
-        "ends.\nIn continuous mode D would have entered it at step 7.\n"
+        "Slot 0 is dead: A ended at step 6, yet its row goes through the model until the wave ends.\n"
+        "In continuous mode D would have entered it at step 7.\n"
     )
 
 
@@ -253,8 +253,7 @@ def test_a_running_engine_tells_what_stays_so() -> None:
     assert telling(Stage().tutorial().step(60).frame("running")) == []
     running = [plain(line) for line in telling(Stage("static").tutorial().step(60).frame("running"))]
     assert running == [
-        "Slot 0 is dead: A ended at step 6, yet its row goes through the model at every step until the "
-        "wave ends.",
+        "Slot 0 is dead: A ended at step 6, yet its row goes through the model until the wave ends.",
         "In continuous mode D would have entered it at step 7.",
         "In all, 2 of 3 slots do no useful work while 3 requests wait.",
     ]

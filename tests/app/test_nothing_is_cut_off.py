@@ -10,9 +10,11 @@ from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
 from cbtui.lessons.scenes import LESSONS
+from cbtui.looks.pieces import plain
 from cbtui.options import LaunchOptions
 from cbtui.screens.lesson import LessonScreen
 from cbtui.screens.race import RaceScreen
+from cbtui.widgets.lines import LinesView
 from engine.stream.records import Record
 from tests.app.race_track import Track
 from tests.app.replay import Feeder, drive, fake_records, later, traced_records
@@ -93,6 +95,22 @@ def test_no_line_of_a_tab_is_wider_than_what_is_visible(tab: str) -> None:
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
         await pilot.press("escape", tab)
         assert unseen(app.screen) == []
+
+    drive(feeder, script, size=(80, 24))
+
+
+@pytest.mark.parametrize("mode", ["continuous", "static"])
+def test_what_an_empty_panel_is_for_is_said_to_its_end(mode: str) -> None:
+    feeder = Feeder()
+    feeder.ready(mode=mode)
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        await pilot.press("escape")
+        for tab in "12345":
+            await pilot.press(tab)
+            views = [view for view in app.screen.query(LinesView) if view.display and view.region.area]
+            said = [plain(line) for view in views for line in view.visible_lines()]
+            assert said and not [line for line in said if "…" in line]
 
     drive(feeder, script, size=(80, 24))
 

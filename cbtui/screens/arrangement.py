@@ -6,6 +6,7 @@ small) and one for terminals too small to show anything.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,6 +45,10 @@ def kind_of(size: Size) -> Kind:
     return "tiny"
 
 
+#: Cells of the box in the middle at most.
+_CENTRE_MOST = 76
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What the sizes depend on beside the terminal's.
@@ -53,7 +58,7 @@ class Needs:
         tab: number of the chosen tab, from 0.
         has_twin: the last run is to be held against one of the same requests.
         tab_cells: cells the heads of the tabs take.
-        centre: lines of the box in the middle; 0: there is none.
+        centre: lines of the box in the middle where it is so many cells wide; None: there is none.
         is_centre_low: it stands at the bottom of its place, because above it there is something to see.
     """
 
@@ -61,7 +66,7 @@ class Needs:
     tab: int = 0
     has_twin: bool = False
     tab_cells: int = 30
-    centre: int = 0
+    centre: Callable[[int], int] | None = None
     is_centre_low: bool = False
 
 
@@ -87,7 +92,7 @@ def arrange(size: Size, needs: Needs) -> Arrangement:
             regions = {}
     if needs.has_twin:
         regions = _with_twin(kind, regions, needs)
-    if needs.centre and kind != "tiny":
+    if needs.centre is not None and kind != "tiny":
         regions["centre"] = _centre(size, regions, needs.centre, is_low=needs.is_centre_low)
     return Arrangement(kind, regions)
 
@@ -218,13 +223,17 @@ def _with_twin(kind: Kind, regions: dict[str, Region], needs: Needs) -> dict[str
     return {**regions, **changed}
 
 
-def _centre(size: Size, regions: dict[str, Region], lines: int, *, is_low: bool) -> Region:
+def _centre(size: Size, regions: dict[str, Region], lines: Callable[[int], int], *, is_low: bool) -> Region:
     """A box in the middle of the mask, or of what stands in its place, or else of the whole screen."""
+
+    def wide(place: Region) -> int:
+        return min(_CENTRE_MOST, place.width - 4)
+
     whole = Region(0, 2, size.width, size.height - 9)
     places = [regions[name] for name in ("mask", "row") if name in regions]
-    place = next((region for region in places if region.height > lines), whole)
-    height = min(lines, place.height)
-    width = min(76, place.width - 4)
+    place = next((region for region in places if region.height > lines(wide(region))), whole)
+    width = wide(place)
+    height = min(lines(width), place.height)
     room = place.height - height
     x = place.x + (place.width - width) // 2
     y = room - 1 if is_low else max(min(2, room), (room + 1) // 2)

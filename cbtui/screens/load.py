@@ -43,10 +43,10 @@ class Field:
 
 
 FIELDS = (
-    Field("rate", "rate", "requests a second, at random (Poisson)"),
+    Field("rate", "rate", "requests/s, Poisson"),
     Field("prompt", "prompts", "tokens, from-to"),
     Field("output", "outputs", "tokens, from-to"),
-    Field("seed", "seed", "the same seed: the same requests"),
+    Field("seed", "seed", "same seed, same load"),
 )
 
 

@@ -7,6 +7,7 @@ never calls into the engine: it puts commands into a queue, and sees in the next
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -162,7 +163,7 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
             slots=lanes,
             has_twin=self.follower.twin is not None and frame.is_live,
             tab_cells=heads_cells(titles),
-            centre=lines_of(text, min(76, size.width - 4)) if text else 0,
+            centre=partial(lines_of, text) if text else None,
             is_centre_low=self.recorded is not None,
         )
         if text:

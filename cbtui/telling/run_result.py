@@ -104,6 +104,8 @@ def alone(run: RunSummary) -> str:
             else "there were not enough free KV blocks, or not enough of the token budget"
         )
         return f"{meaning}{run.kept_empty:,} stood empty while others waited: {why}."
+    if run.num_requests > slots_of(run) and "static" in run.modes:
+        return f"{meaning}{empty:,} stood empty when there was nobody left to give them to."
     if run.num_requests > slots_of(run):
         return (
             f"{meaning}A slot went to the next request as soon as its own had ended; {empty:,} stood empty "

@@ -50,7 +50,7 @@ def lookback(ledger: Ledger, window: int | None = None) -> Lookback:
 class MaskGrid(WindowView, can_focus=True):
     """Queries × keys of the shown step, on the scale that `zoom` chooses; with focus it has a cursor."""
 
-    PURPOSE = "Which token may look at which: new keys █, cached keys ▒, blocked ·"
+    PURPOSE = "Which token may look at which: █ new keys, ▒ cached, · blocked"
     KEYS = MASK_KEYS
     BINDINGS = bindings(KEYS)
 

@@ -70,7 +70,7 @@ class PromptInput(Input):
 
     @property
     def _earlier(self) -> tuple[str, ...]:
-        return (*self._examples, *self._sent)
+        return (*(one for one in self._examples if one not in self._sent), *self._sent)
 
     def suit(self, *, is_chat: bool) -> None:
         """Ask for what suits the way prompts are sent: a message, or a text to be continued."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import pytest
+from textual.content import Content
 from textual.geometry import Region, Size
 from textual.pilot import Pilot
 
@@ -12,6 +13,7 @@ from cbtui.app import CbtuiApp
 from cbtui.screens.arrangement import Needs, arrange, kind_of
 from cbtui.screens.deck import Deck
 from cbtui.screens.too_small import TooSmallScreen
+from cbtui.widgets.centre import Centre, lines_of
 from cbtui.widgets.prompt_bar import PromptBar
 from tests.app.replay import Feeder, drive, fake_records
 
@@ -78,12 +80,31 @@ def test_panels_fill_the_screen_without_overlap(
     )
 
 
+MIDDLE_SIZES = [(160, 50), (140, 44), (120, 40), (80, 24), (60, 18)]
+
+
 @pytest.mark.parametrize("slots", [1, 8])
-@pytest.mark.parametrize("size", [(160, 50), (140, 44), (120, 40), (80, 24), (60, 18)])
-def test_the_middle_box_lies_on_the_screen(size: tuple[int, int], slots: int) -> None:
-    for lines in (6, 8, 12, 40):
-        regions = arrange(Size(*size), Needs(slots=slots, centre=lines)).regions
-        assert Region(0, 0, *size).contains_region(regions["centre"])
+@pytest.mark.parametrize("lines", [6, 8, 12, 40])
+@pytest.mark.parametrize("size", MIDDLE_SIZES)
+def test_the_middle_box_lies_on_the_screen(size: tuple[int, int], lines: int, slots: int) -> None:
+    regions = arrange(Size(*size), Needs(slots=slots, centre=lambda _: lines)).regions
+    assert Region(0, 0, *size).contains_region(regions["centre"])
+
+
+@pytest.mark.parametrize("is_loading", [False, True])
+@pytest.mark.parametrize("size", MIDDLE_SIZES)
+def test_the_middle_box_has_room_for_its_words(size: tuple[int, int], is_loading: bool) -> None:
+    feeder = Feeder()
+    if not is_loading:
+        feeder.ready()
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        centre = app.main.query_one(Centre)
+        text = centre.content
+        assert isinstance(text, Content)
+        assert lines_of(text, centre.outer_size.width) == centre.outer_size.height
+
+    drive(feeder, script, size=size)
 
 
 def test_large_shows_all_panels() -> None:

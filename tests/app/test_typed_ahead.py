@@ -55,7 +55,7 @@ def outcome(keys: tuple[str, ...], *, together: bool) -> object:
             for key in keys:
                 app.post_message(events.Key(key, character_of(key)))
             await pilot.pause()
-            while not app.keys_in_turn.is_idle:
+            while app.return_code is None and not app.keys_in_turn.is_idle:
                 await pilot.pause()
             await pilot.pause()
         else:

@@ -25,7 +25,7 @@ def events(stage: Stage, **options: object) -> list[str]:
 
 def test_a_result_says_that_slots_stood_empty_while_others_waited() -> None:
     stage = Stage(slots=3, num_blocks=2, block_size=4, max_model_len=8)
-    stage.submit(("one", 4), ("two", 4))
+    stage.submit(("one", 7), ("two", 7))
     _, why, _ = [plain(line) for line in result_lines(stage.drain().frame())]
     assert "stood empty while others waited: there were not enough free KV blocks" in why
 

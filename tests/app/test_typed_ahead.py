@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from textual import events
 from textual.keys import key_to_character
@@ -36,6 +38,12 @@ TYPING = sorted(
         if character_of(one) is None
     }
 )
+
+
+@pytest.fixture(autouse=True)
+def _pictures_go_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the keys saves a picture in the working directory."""
+    monkeypatch.chdir(tmp_path)
 
 
 def waits_and_runs() -> Feeder:

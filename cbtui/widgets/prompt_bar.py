@@ -24,7 +24,7 @@ from cbtui.telling.first_prompts import examples
 
 PLACEHOLDER = "type a prompt · Enter"
 #: The same where prompts go as they stand.
-PLACEHOLDER_RAW = "type a text to be continued · Enter"
+PLACEHOLDER_RAW = "type a prompt to be continued · Enter"
 #: Shown for a line break inside a prompt; the value keeps the break itself.
 LINE_BREAK = "␤"
 #: Seconds an answer to a key stays: long enough to be read.

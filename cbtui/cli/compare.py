@@ -160,7 +160,7 @@ def _records(
             read(record)
         if not isinstance(record, StepRecord):
             return
-        made[mode] += sum(segment.sampled is not None for segment in record.segments)
+        made[mode] += sum(len(segment.outputs) for segment in record.segments)
         place = f"{options.modes.index(mode) + 1} of {len(options.modes)}"
         progress.say(
             f"{mode} ({place}): step {record.step:,}, {made[mode]:,} of at most {total:,} tokens",

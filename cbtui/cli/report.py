@@ -195,6 +195,8 @@ _ROWS: tuple[tuple[str, Callable[[ModeResult], str]], ...] = (
     ("token positions through the model", lambda r: f"{r.token_positions:,}"),
     ("  of them padding", lambda r: f"{r.padding_tokens:,}"),
     ("  of them dead work", lambda r: f"{r.dead_tokens:,}"),
+    ("  of them rejected drafts", lambda r: f"{r.rejected_tokens:,}"),
+    ("drafts accepted / fed", lambda r: f"{r.accepted_drafts:,} / {r.drafts:,}"),
     ("preemptions / tokens fed again", lambda r: f"{r.preemptions} / {r.recomputed_tokens}"),
     ("prefix tokens reused", lambda r: f"{r.cached_tokens:,}"),
     ("slot occupancy", lambda r: f"{100 * r.slot_occupancy:.1f} %"),
@@ -210,6 +212,8 @@ _ROWS: tuple[tuple[str, Callable[[ModeResult], str]], ...] = (
 )
 #: Rows that only stand where some run has what they are about.
 _WHERE_ANY: dict[str, Callable[[ModeResult], object]] = {
+    "  of them rejected drafts": lambda r: r.drafts,
+    "drafts accepted / fed": lambda r: r.drafts,
     "preemptions / tokens fed again": lambda r: r.preemptions,
     "prefix tokens reused": lambda r: r.cached_tokens,
     "  delivered at the barrier, steps": lambda r: r.at_barrier,

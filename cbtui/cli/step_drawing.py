@@ -20,6 +20,7 @@ from cbtui.cli.console import Look, colour_of
 from cbtui.looks.tokens import cell_width
 from cbtui.telling.naming import letter_of
 from engine.step.mask import LayerKind, QueryRun, query_runs
+from engine.stream.drafts import Fate
 from engine.stream.ledger import Ledger
 from engine.stream.records import Record, Segment, StepRecord
 
@@ -27,6 +28,8 @@ from engine.stream.records import Record, Segment, StepRecord
 ROWS_KEPT = 4
 #: Sequences of one step drawn; the rest are counted.
 SEQUENCES_SHOWN = 16
+#: Before a draft's text: it was right, or it came to nothing.
+_DRAFT_SIGNS: dict[Fate | None, str] = {None: "", "accepted": "+", "unused": "-", "rejected": "-"}
 
 
 def telling_steps(records: Sequence[Record]) -> list[StepRecord]:
@@ -56,17 +59,21 @@ def draw_row(record: StepRecord, ledger: Ledger, look: Look) -> list[Text]:
         index = ledger[segment.request_id].index
         line = Text("  ").append(f"{letter_of(index):<3}", _ink(index, look))
         line.append(f"{_phase(segment):<13}")
-        sampled = (
-            "" if segment.sampled is None else f" -> {look.quoted(ledger.decode([segment.sampled]), 24)}"
-        )
+        outputs = segment.outputs
+        sampled = f" -> {look.quoted(ledger.decode(outputs), 24)}" if outputs else ""
         padding = record.shape[1] - segment.q_len if record.layout == "padded" else 0
-        tokens = [_token(ledger, token, look) for token in segment.token_ids]
+        tokens = [
+            _DRAFT_SIGNS[segment.fate(n)] + _token(ledger, token, look)
+            for n, token in enumerate(segment.token_ids)
+        ]
         line.append(_padding(padding), "dim")
         line.append(_joined(tokens, look.width - line.cell_len - len(sampled), look)).append(sampled, "bold")
         lines.append(line)
     if len(record.segments) > SEQUENCES_SHOWN:
         more = len(record.segments) - SEQUENCES_SHOWN
         lines.append(Text(f"  {look.ellipsis} and {more} more sequences", style="dim"))
+    if any(segment.drafts for segment in record.segments):
+        lines.append(Text("  + a draft that was accepted, - one that came to nothing", style="dim"))
     return lines
 
 
@@ -106,7 +113,7 @@ def mask_legend(record: StepRecord) -> Text:
 def _phase(segment: Segment) -> str:
     if segment.kind == "prefill":
         return f"PREFILL({segment.q_len})"
-    return f"{segment.kind}(1)"
+    return f"{segment.kind}({segment.q_len})"
 
 
 def _ink(index: int, look: Look) -> str:

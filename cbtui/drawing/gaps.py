@@ -17,7 +17,7 @@ _GUTTER = 8
 
 def gaps_of(story: RequestStory) -> list[float]:
     """Seconds between output tokens, the first gap first."""
-    return [later - earlier for earlier, later in pairwise(story.token_times)]
+    return story.gaps_s()
 
 
 def newest_gaps(gaps: Sequence[float], longest_s: float, colour: str, cells: int, height: int) -> list[Line]:

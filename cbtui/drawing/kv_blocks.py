@@ -49,7 +49,7 @@ def owners_of(frame: Frame) -> list[Owner]:
         if segment is not None and segment.block_ids:
             is_dead = segment.kind == "dead"
             # A dead row's token is fed to keep the shape; what it holds is what was there before.
-            filled = segment.position + (0 if is_dead else segment.q_len)
+            filled = segment.position + (0 if is_dead else segment.num_kept)
             owners.append(Owner(slot.request_id, segment.block_ids, filled, is_dead))
     return owners
 

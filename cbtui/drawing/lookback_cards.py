@@ -101,13 +101,14 @@ def _card(
 ) -> list[Line]:
     badge = badges[segment.request_id]
     width, height = size
-    position = segment.position + segment.q_len - 1
+    position = segment.position + segment.num_kept - 1
     num_seen = seen_keys(segment, window)
     count = f"{num_seen:,} key{'s' * (num_seen != 1)}"
     name = f" {badge.letter} p{position} "
     cached = f", {segment.num_cached:,} cached"
-    if num_seen < segment.kv_len:
-        cached = f" of {segment.kv_len:,}"
+    standing = segment.num_cached + segment.num_kept
+    if num_seen < standing:
+        cached = f" of {standing:,}"
     if segment.num_cached and cell_width(name) + 2 + len(count) + len(cached) <= width:
         count += cached
     head: Line = ((name, f"badge:{badge.colour}"), ("  ", ""), (count, "dim"))

@@ -222,7 +222,7 @@ class MaskDrawing:
             writer.text(badge.letter, f"badge:{badge.colour}")
             position = found.position + query - found.q_start
             label = query_label(badge.letter, position)[len(badge.letter) :]
-            writer.text(label, "dim" if found.kind == "dead" else "")
+            writer.text(label, "dim" if _is_waste(found, query) else "")
         writer.fill(" ", end - writer.column, "")
 
     def _cells(self, writer: LineWriter, grid: Grid, segment: int | None, query: int) -> None:
@@ -236,24 +236,24 @@ class MaskDrawing:
             blank, blank_style = _blank(keys, segment)
             writer.fill(blank, before, blank_style)
             if allowed:
-                glyph, style = self._allowed(keys, segment)
+                glyph, style = self._allowed(keys, segment, query)
                 writer.fill(glyph, allowed, style)
             rest = keys.columns - before - allowed
             # The rest starts on a cell's edge when drawn cell by cell, so its pattern is in phase.
             writer.fill(blank if rest % 2 == keys.columns % 2 else blank[::-1], rest, blank_style)
 
-    def _allowed(self, keys: Keys, segment: int | None) -> tuple[str, str]:
+    def _allowed(self, keys: Keys, segment: int | None, query: int) -> tuple[str, str]:
         badge = self._badge(segment)
         if badge is None or segment is None:
             return (PADDING_KEY if _cell(keys) == 1 else PADDING_KEY + " "), "padding"
         style = f"block:{badge.colour}"
-        if self._record.segments[segment].kind == "dead":
+        if _is_waste(self._record.segments[segment], query):
             return DEAD, style
         return (CACHED if keys.kind == "cached" else NEW), style
 
     def _with_note(self, line: Line, segment: Segment, query: int, width: int, is_counted: bool) -> Line:
         """What the last query of a segment looks back at, right of the grid."""
-        if query != segment.q_start + segment.q_len - 1:
+        if query != segment.q_start + segment.num_kept - 1:
             return line
         # Notes of a stack of bands stand in one column.
         line = (*line, (" " * (self.columns - line_width(line)), ""))
@@ -308,9 +308,14 @@ def folded(
 
 
 def seen_keys(segment: Segment, window: int | None) -> int:
-    """Keys that a segment's last query sees."""
-    start, stop = query_run(segment, segment.q_len - 1, window)
+    """Keys that a segment's last query sees; the last one that is no rejected draft."""
+    start, stop = query_run(segment, segment.num_kept - 1, window)
     return stop - start
+
+
+def _is_waste(segment: Segment, query: int) -> bool:
+    """Whether what a query works out is thrown away."""
+    return segment.kind == "dead" or segment.fate(query - segment.q_start) in ("unused", "rejected")
 
 
 def _no_text(segment: Segment) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cbtui.drawing.mask import BLOCKED, CACHED, DEAD, NEW, PADDING, PADDING_KEY
 from cbtui.drawing.mask_spots import Area, key_position, owner_of_key, owner_of_query
-from cbtui.drawing.token_cells import token_line
+from cbtui.drawing.token_cells import FATES, token_line
 from cbtui.drawing.window import merged
 from cbtui.looks.pieces import Line, Piece, line_width
 from cbtui.telling.naming import Badges
@@ -15,8 +15,8 @@ from cbtui.telling.words import ranges
 from engine.step.mask import LayerKind, query_run
 from engine.stream.records import Segment, StepRecord
 
-#: The bytes of a request's token at a position; None: not known.
-TokenAt = Callable[[str, int], bytes | None]
+#: The bytes of a sequence's token at a position in a step; None: not known.
+TokenAt = Callable[[Segment, int], bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,10 @@ def _blocks(key: Segment, area: Area, words: Words) -> str:
 
 def _named(segment: Segment, position: int, words: Words) -> list[Piece]:
     badge = words.badges[segment.request_id]
-    text = token_line(words.token_at(segment.request_id, position), f"ink:{badge.colour}", 14)
-    return [(badge.letter, f"badge:{badge.colour}"), (f" p{position} ", ""), *text]
+    text = token_line(words.token_at(segment, position), f"ink:{badge.colour}", 14)
+    fate = segment.fate(position - segment.position)
+    draft = f" ({FATES[fate]})" if fate else ""
+    return [(badge.letter, f"badge:{badge.colour}"), (f" p{position} ", ""), *text, (draft, "dim")]
 
 
 def _block(record: StepRecord, area: Area, words: Words) -> Line:
@@ -192,6 +194,8 @@ def legend(record: StepRecord, width: int) -> Line:
         parts.append((PADDING, "padding"))
     if any(segment.kind == "dead" for segment in record.segments):
         parts.append((DEAD, "dead: finished, still fed"))
+    if record.tokens.rejected:
+        parts.append((DEAD, "draft that came to nothing"))
     if any(s.q_start for s in record.segments if record.layout == "padded"):
         parts.append((PADDING_KEY, "padding's own key"))
     line: list[tuple[str, str]] = []

@@ -46,12 +46,15 @@ def title(record: StepRecord) -> str:
 def summary(record: StepRecord, width: int) -> Line:
     """What the step's positions were spent on, and the same tokens in the other layout."""
     tokens = record.tokens
-    sampled = sum(segment.sampled is not None for segment in record.segments)
+    made = sum(len(segment.outputs) for segment in record.segments)
+    has_drafts = any(segment.drafts for segment in record.segments)
     unit = "position" if record.layout == "padded" else "token"
     parts = [f"{tokens.total:,} {unit}{'' if tokens.total == 1 else 's'}", f"{tokens.padding:,} padding"]
     if tokens.dead:
         parts.append(f"{tokens.dead:,} dead")
-    parts.append(f"{sampled} sampled")
+    if has_drafts:
+        parts.append(f"{tokens.rejected:,} rejected")
+    parts.append(f"{made} gained" if has_drafts else f"{made} sampled")
     left: Line = ((" · ".join(parts), ""),)
     right: Line = ((_otherwise(record), "dim"),)
     for gap in (6, 3):
@@ -106,11 +109,16 @@ def packed_row(
         if is_whole:
             return RowDrawing(unfolded_lines(cells, length, width), unfolded_places(cells, length, width))
         return RowDrawing(rectangle_lines(cells, length, width), rectangle_places(cells, length, width))
-    if record.tokens.total <= FEW or record.shape[1] == 1:
+    if record.tokens.total <= FEW or record.shape[1] == 1 or _are_few_decodes(record):
         return _a_line_each(cells, text, width, height, kinds)
     if is_whole:
         return _with_positions(_flow([_atoms(cell, None, n) for n, cell in enumerate(cells)], width), width)
     return _wrapped(cells, width, height)
+
+
+def _are_few_decodes(record: StepRecord) -> bool:
+    """Whether there are few sequences and none longer than its drafts make it."""
+    return len(record.segments) <= FEW and all(segment.kind == "decode" for segment in record.segments)
 
 
 # -- few tokens ------------------------------------------------------------------------------------
@@ -172,8 +180,9 @@ def _seen_words(segment: Segment, kinds: Sequence[LayerKind]) -> str:
     numbers = [seen_keys(segment, kind.window) for kind in kinds]
     most, least = max(numbers), min(numbers)
     keys = count(most, "key")
-    if most < segment.kv_len:
-        keys = f"{most:,} of {segment.kv_len:,} keys"
+    standing = segment.num_cached + segment.num_kept
+    if most < standing:
+        keys = f"{most:,} of {standing:,} keys"
     return keys if least == most else f"{keys}, {least:,} in a window"
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cbtui.drawing.token_cells import TokenBytes, alternatives, percent, token_line
+from cbtui.drawing.token_cells import FATES, TokenBytes, alternatives, percent, token_line
 from cbtui.drawing.window import merged
 from cbtui.looks.pieces import Line, Piece, clip_line, line_width
 from cbtui.telling.naming import Badges
+from engine.stream.drafts import Fate
 from engine.stream.records import Segment, StepRecord
 
 
@@ -95,20 +96,34 @@ _STORED: list[Piece] = [("its key and value are stored; its prediction is not us
 _STORED_IN_SHORT: list[Piece] = [("only its key and value are used", "dim")]
 
 
+#: What the answer at the token before a draft that was right was used for.
+_CHECKED: dict[Fate, str] = {
+    "accepted": "its prediction is the draft behind it",
+    "unused": "its prediction is the draft behind it, which came after the end",
+}
+
+
 def _outcome(segment: Segment, token: int, text: TokenBytes) -> list[Piece]:
     """What the model's answer at this token was used for."""
-    is_last = token == segment.q_len - 1
     if segment.kind == "dead":
         return [("dead: ended, fed again, answer thrown away", "warn")]
-    if not is_last:
-        return _STORED
+    fate = segment.fate(token)
+    told: list[Piece] = [(f"{FATES[fate]} · ", "")] if fate else []
+    if fate == "rejected":
+        return [*told, ("its key is given up", "warn")]
+    if token + 1 < segment.num_kept:
+        checks = segment.fate(token + 1)
+        return [*told, (_CHECKED[checks], "dim")] if checks else _STORED
+    if fate == "unused" or (segment.sampled is None and segment.outputs):
+        return [*told, ("its request ended", "dim")]
     if segment.sampled is None:
         left = segment.num_prompt_left
         return [
             (f"{left:,} prompt tokens to come before one is sampled" if left else "nothing sampled", "dim")
         ]
     chance = "" if segment.logprob is None else f" {percent(segment.logprob)}"
-    pieces: list[Piece] = [("→ ", "accent"), *token_line(text(segment.sampled), "strong"), (chance, "")]
+    sampled = token_line(text(segment.sampled), "strong")
+    pieces: list[Piece] = [*told, ("→ ", "accent"), *sampled, (chance, "")]
     if more := alternatives(segment, text, count=len(segment.top)):
         pieces += [("   ", ""), *more]
     return pieces

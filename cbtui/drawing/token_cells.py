@@ -10,10 +10,19 @@ from functools import cached_property, lru_cache
 from cbtui.looks.pieces import Line, Piece, line_width
 from cbtui.looks.tokens import cell_width, clip, spans, visible
 from cbtui.telling.naming import Badges
+from engine.stream.drafts import Fate
 from engine.stream.records import Segment
 
 #: A token id's bytes; None: never seen in the stream.
 TokenBytes = Callable[[int], bytes | None]
+
+#: Before a draft's text, and in words: what became of it.
+FATE_SIGNS: dict[Fate, str] = {"accepted": "✓", "unused": "○", "rejected": "✗"}
+FATES: dict[Fate, str] = {
+    "accepted": "an accepted draft",
+    "unused": "a draft that was right, behind the end",
+    "rejected": "a rejected draft",
+}
 
 #: Cells one token's text may take; longer ones are clipped.
 TOKEN_LIMIT = 32
@@ -89,20 +98,32 @@ def sequence_cells(segment: Segment, badges: Badges, text: TokenBytes) -> Sequen
     """A segment's pieces."""
     badge = badges[segment.request_id]
     style = f"ink:{badge.colour}" if segment.kind != "dead" else "dim"
-    tokens = [token_line(text(token), style) for token in segment.token_ids]
+    tokens = [_fed(segment, n, style, text) for n in range(segment.q_len)]
     if segment.sampled is not None:
-        tokens[-1] = token_line(text(segment.token_ids[-1]), f"sampled:{badge.colour}")
+        last = segment.num_kept - 1
+        tokens[last] = _fed(segment, last, f"sampled:{badge.colour}", text)
     head = (f" {_head(segment, badge.letter)} ", f"badge:{badge.colour}")
     return SequenceCells(segment, head, tuple(tokens), _tail(segment, text))
+
+
+def _fed(segment: Segment, number: int, style: str, text: TokenBytes) -> Line:
+    """A token that was fed; a draft with the sign of what became of it."""
+    data, fate = text(segment.token_ids[number]), segment.fate(number)
+    if fate is None:
+        return token_line(data, style)
+    return (FATE_SIGNS[fate], "" if fate == "accepted" else "dim"), *token_line(
+        data, style if fate == "accepted" else "dim"
+    )
 
 
 def _head(segment: Segment, letter: str) -> str:
     if segment.kind == "dead":
         return f"{letter} dead"
+    drafts = f"+{segment.num_drafts}" if segment.drafts else ""
     if segment.kind == "decode":
-        return f"{letter} p{segment.position}"
+        return f"{letter} p{segment.position}{drafts}"
     start = f" from p{segment.position}" if segment.position else ""
-    return f"{letter} prefill {segment.q_len}{start}"
+    return f"{letter} prefill {segment.q_len - segment.num_drafts}{drafts}{start}"
 
 
 def _tail(segment: Segment, text: TokenBytes) -> Line:
@@ -110,7 +131,10 @@ def _tail(segment: Segment, text: TokenBytes) -> Line:
         return (("░ ended: fed again, nothing sampled", "dim"),)
     if segment.sampled is not None:
         chance = "" if segment.logprob is None else f" {percent(segment.logprob)}"
-        return (("→ ", "dim"), *_strong(text(segment.sampled)), (chance, "dim"))
+        gained = f", {len(segment.outputs)} gained" if segment.drafts else ""
+        return (("→ ", "dim"), *_strong(text(segment.sampled)), (chance + gained, "dim"))
+    if segment.outputs:
+        return ((f"→ ended, {len(segment.outputs)} gained", "dim"),)
     if segment.num_prompt_left:
         return ((f"⋯ {segment.num_prompt_left} to come", "dim"),)
     return (("nothing sampled", "dim"),)

@@ -5,10 +5,13 @@
   const data = await unpacked($("data").textContent);
   const { requests, modes, reasons } = data;
   const PREFILL = 0, DEAD = 2;
+  const KINDS = ["prompt", "decode", "recomputed", "dead", "padding", "rejected"];
+  const kindColours = () => [css.accent, css.quiet, css.warn, css.bad, css.line, css.text];
   const steps = data.steps.map(step);
   inherit("waiting");
   inherit("standingBy");
   // Steps are known by their place; their numbers may have gaps, where a source knows nothing of some.
+  const isDrafting = steps.some((one) => one.segments.some((s) => s.guessed));
   const count = steps.length, numberOf = (place) => data.numbers[place];
   const placeOf = (step) => { const found = data.numbers.findIndex((one) => one >= step); return found < 0 ? count - 1 : found; };
   let at = 0, theme = 0, css = {}, zoom = 0, everyCell = false, layer = 0, cursor = null, player = 0;
@@ -26,8 +29,9 @@
       "usedBlocks", "blocks", "waitingCount", "waiting", "standingBy", "segments"];
     const one = Object.fromEntries(names.map((name, place) => [name, row[place]]));
     one.segments = one.segments.map((fields) => {
-      const [request, slot, kind, r, qStart, qLen, kvStart, kvLen, position, left, sampled, logprob, top, ids] = fields;
-      return { request, slot, kind, row: r, qStart, qLen, kvStart, kvLen, position, left, sampled, logprob, top,
+      const [request, slot, kind, r, qStart, qLen, kvStart, kvLen, position, left, sampled, logprob, top, ids, drafts] = fields;
+      const [guessed, accepted, used] = drafts || [0, 0, 0];
+      return { request, slot, kind, row: r, qStart, qLen, kvStart, kvLen, position, left, sampled, logprob, top, guessed, accepted, used,
         ids: ids || requests[request].ids.slice(position, position + qLen), cached: kvLen - qLen };
     });
     return one;
@@ -49,8 +53,15 @@
       c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
   }
 
-  const madeIn = (segment) => Math.max(0, segment.position + segment.qLen - requests[segment.request].numPrompt)
-    + (segment.kind !== DEAD && segment.sampled !== null ? 1 : 0);
+  // What became of a segment's token number `place`: empty where it is no draft.
+  function fate(segment, place) {
+    const number = place - segment.qLen + segment.guessed;
+    return number < 0 ? "" : number < segment.used ? "accepted" : number < segment.accepted ? "unused" : "rejected";
+  }
+  const FATES = { accepted: ["✓", "an accepted draft"], unused: ["○", "a draft that was right, behind the end"], rejected: ["✗", "a rejected draft"] };
+
+  const gainedIn = (segment) => segment.used + (segment.kind !== DEAD && segment.sampled !== null ? 1 : 0);
+  const madeIn = (segment) => Math.max(0, segment.position + segment.qLen - segment.guessed - requests[segment.request].numPrompt) + gainedIn(segment);
   // A dead row feeds its last token again: everything it will ever have is there.
   const outputs = (segment) => segment.kind === DEAD
     ? requests[segment.request].ids.length - requests[segment.request].numPrompt : madeIn(segment);
@@ -94,9 +105,10 @@
     $("about").textContent = [modes.join(", then "), plural(data.numSlots, "slot"), header.engine, header.device, header.dtype, header.machine,
       plural(header.threads, "thread")].filter(Boolean).join(" · ");
     const total = (place) => steps.reduce((sum, one) => sum + one.kinds[place], 0);
-    const positions = [0, 1, 2, 3, 4].reduce((sum, place) => sum + total(place), 0);
+    const positions = KINDS.reduce((sum, _, place) => sum + total(place), 0);
+    const drafts = (count) => steps.reduce((sum, one) => sum + one.segments.reduce((all, s) => all + s[count], 0), 0);
     const seconds = steps.reduce((sum, one) => sum + one.ms, 0) / 1000;
-    const made = steps.reduce((sum, one) => sum + one.segments.filter((s) => s.kind !== DEAD && s.sampled !== null).length, 0);
+    const made = steps.reduce((sum, one) => sum + one.segments.reduce((all, s) => all + gainedIn(s), 0), 0);
     const useful = steps.reduce((sum, one) => sum + one.segments.filter((s) => s.kind !== DEAD).length, 0);
     const lanes = steps.reduce((sum, one) => sum + one.maxSeqs, 0);
     const started = requests.filter((one) => one.ttft !== null);
@@ -105,6 +117,7 @@
       ["output tokens/s", seconds ? number(made / seconds, 1) : "–"], ["engine time", `${number(seconds, 2)} s`],
       ["slot occupancy", percent(useful / (lanes || 1))], ["dead work", percent(total(3) / (positions || 1))],
       ["padding", percent(total(4) / (positions || 1))],
+      ...(isDrafting ? [["rejected drafts", percent(total(5) / (positions || 1))], ["drafts accepted", percent(drafts("accepted") / drafts("guessed"))]] : []),
       ["mean TTFT", started.length ? time(started.reduce((sum, one) => sum + one.ttft, 0) / started.length) : "–"],
     ];
     $("unsure").replaceChildren(...header.unsure.map((text) => element("li", "", text)));
@@ -178,8 +191,6 @@
   for (const lane of data.lanes) lanesBySlot[lane[0]].push(lane);
   const most = (value) => steps.reduce((high, one) => Math.max(high, value(one)), 1);
   const mostPositions = most((one) => one.kinds.reduce((a, b) => a + b)), mostBlocks = most((one) => one.usedBlocks);
-  const KINDS = ["prompt", "decode", "recomputed", "dead", "padding"];
-  const kindColours = () => [css.accent, css.quiet, css.warn, css.bad, css.line];
 
   function timelineScale() {
     const width = $("timeline-box").clientWidth;
@@ -324,7 +335,7 @@
     const signs = KINDS.map((name, kind) => {
       const sign = element("span", "", "■ ");
       sign.style.color = kindColours()[kind];
-      return [sign, `${name}  `];
+      return name === "rejected" && !isDrafting ? [] : [sign, `${name}  `];
     });
     $("under-timeline").replaceChildren("tokens of a step: ", ...signs.flat(), `· KV blocks in use, at most ${number(mostBlocks)} of ${number(steps[0].blocks)}`);
   }
@@ -402,7 +413,8 @@
       };
       if (!segment) paint(start, stop, css.line, 1);
       else {
-        const faint = segment.kind === DEAD ? 0.45 : 1;
+        const isWaste = segment.kind === DEAD || ["unused", "rejected"].includes(fate(segment, query % one.cols - segment.qStart));
+        const faint = isWaste ? 0.45 : 1;
         paint(start, Math.min(cachedEnd, stop), shade(segment.request), 0.42 * faint);
         paint(Math.max(cachedEnd, start), stop, shade(segment.request), faint);
       }
@@ -494,6 +506,8 @@
     pen.restore();
   }
 
+  const draftWords = (segment, place) => place >= 0 && fate(segment, place) ? `, ${FATES[fate(segment, place)][1]}` : "";
+
   function keyWords(one, segment, key) {
     const owner = one.isPadded ? segment : one.segments.find((s) => s.kvStart <= key && key < s.kvStart + s.kvLen);
     if (!owner || key < owner.kvStart) return { owner: null, text: "a padding key" };
@@ -501,7 +515,7 @@
     // A dead row's own key stands at its last position, behind its frozen ones.
     const position = place < owner.cached ? place : owner.position + place - owner.cached;
     const id = place < owner.cached ? requests[owner.request].ids[position] : owner.ids[place - owner.cached];
-    return { owner, text: `${requests[owner.request].letter} p${position} ${visible(id)}` };
+    return { owner, text: `${requests[owner.request].letter} p${position} ${visible(id)}${draftWords(owner, place - owner.cached)}` };
   }
 
   function maskWords() {
@@ -516,7 +530,7 @@
       return;
     }
     const position = segment.position + cursor.query % one.cols - segment.qStart;
-    const token = visible(segment.ids[cursor.query % one.cols - segment.qStart]);
+    const number = cursor.query % one.cols - segment.qStart, token = visible(segment.ids[number]) + draftWords(segment, number);
     const { owner, text } = keyWords(one, segment, cursor.key);
     const may = cursor.key >= start && cursor.key < stop;
     let why = "may look: ";
@@ -626,11 +640,12 @@
   function segmentCells(segment, isWhole = false) {
     const cells = [], { ids } = segment;
     const cell = (id, place) => {
-      const text = element("b", "", visible(id));
+      const draft = fate(segment, place), isWaste = segment.kind === DEAD || (draft && draft !== "accepted");
+      const text = element("b", "", (draft ? FATES[draft][0] : "") + visible(id));
       text.style.background = shade(segment.request);
       text.style.color = ink(segment.request);
-      const one = element("span", `token${segment.kind === DEAD ? " is-dead" : ""}`, text, element("small", "", String(segment.position + place)));
-      one.title = `${requests[segment.request].letter}, position ${segment.position + place}, token ${id}`;
+      const one = element("span", `token${isWaste ? " is-dead" : ""}`, text, element("small", "", String(segment.position + place)));
+      one.title = `${requests[segment.request].letter}, position ${segment.position + place}, token ${id}${draftWords(segment, place)}`;
       return one;
     };
     const isLong = !isWhole && ids.length > 2 * AT_EACH_END + 8;

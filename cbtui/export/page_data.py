@@ -156,7 +156,7 @@ class _Steps:
             round(1000 * (step.end_s - step.start_s), 3),
             *step.shape,
             step.num_keys,
-            [tokens.prompt, tokens.decode, tokens.recomputed, tokens.dead, tokens.padding],
+            [tokens.prompt, tokens.decode, tokens.recomputed, tokens.dead, tokens.padding, tokens.rejected],
             step.max_num_seqs,
             step.max_num_batched_tokens,
             step.num_blocks - step.free_blocks,
@@ -200,8 +200,11 @@ class _Steps:
             None if segment.logprob is None else round(segment.logprob, 4),
             [[token, round(logprob, 3)] for token, logprob in segment.top],
         ]
-        if not is_known:
-            row.append(list(segment.token_ids))
+        drafts = segment.drafts
+        if not is_known or drafts:
+            row.append(None if is_known else list(segment.token_ids))
+        if drafts:
+            row.append([drafts.fed, drafts.accepted, drafts.used])
         return row
 
     @staticmethod

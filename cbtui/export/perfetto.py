@@ -157,7 +157,7 @@ def _counters(step: StepRecord) -> Iterator[Event]:
         return {"ph": "C", "pid": ENGINE, "tid": 0, "name": name, "ts": _us(at_s), "args": values}
 
     tokens, seconds = step.tokens, step.end_s - step.start_s
-    made = sum(segment.sampled is not None for segment in step.segments if segment.kind != "dead")
+    made = sum(len(segment.outputs) for segment in step.segments)
     yield counter(
         "token positions",
         step.start_s,
@@ -166,6 +166,7 @@ def _counters(step: StepRecord) -> Iterator[Event]:
         recomputed=tokens.recomputed,
         dead=tokens.dead,
         padding=tokens.padding,
+        rejected=tokens.rejected,
     )
     yield counter("running", step.start_s, requests=sum(s.kind != "dead" for s in step.segments))
     yield counter("waiting", step.start_s, requests=step.waiting_count)

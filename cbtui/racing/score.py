@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import fmean
 
 from cbtui.following.frame import Frame
@@ -109,8 +108,7 @@ def score(lane: Lane) -> Score:
 
 def longest_gap_s(stories: Sequence[RequestStory]) -> float | None:
     """The longest time between two successive output tokens of a request, on the lane's clock."""
-    gaps = (later - earlier for story in stories for earlier, later in pairwise(story.token_times))
-    return max(gaps, default=None)
+    return max((gap for story in stories for gap in story.gaps_s()), default=None)
 
 
 def _mean(values: Sequence[float]) -> float | None:

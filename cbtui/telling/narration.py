@@ -31,8 +31,11 @@ class Event:
     line: Line
 
 
-def figures(record: StepRecord) -> tuple[Line, Line]:
-    """A step's figures in two lines whose columns never move."""
+def figures(record: StepRecord, *, is_drafting: bool = False) -> tuple[Line, Line]:
+    """A step's figures in two lines whose columns never move.
+
+    `is_drafting`: some steps of the run have drafts.
+    """
     tokens = record.tokens
     cached = sum(segment.num_cached for segment in record.segments)
     first: Line = (
@@ -44,15 +47,12 @@ def figures(record: StepRecord) -> tuple[Line, Line]:
         (seconds(record.end_s - record.start_s).rjust(8), "strong"),
     )
     prompt = tokens.prompt + tokens.recomputed
-    parts = (
-        ("prompt", prompt, 5),
-        ("decode", tokens.decode, 4),
-        ("dead", tokens.dead, 4),
-        ("padding", tokens.padding, 1),
-    )
+    # A server that drafts packs its row: it never pads.
+    last = ("rejected", tokens.rejected, 1) if is_drafting else ("padding", tokens.padding, 1)
+    parts = (("prompt", prompt, 5), ("decode", tokens.decode, 4), ("dead", tokens.dead, 4), last)
     second: list[Piece] = []
     for name, number, cells in parts:
-        is_waste = name in ("dead", "padding") and number
+        is_waste = name not in ("prompt", "decode") and number
         second += [(name + " ", "dim"), (f"{number}".ljust(cells), "warn" if is_waste else "strong")]
     return first, tuple(second)
 
@@ -181,7 +181,9 @@ def narration(frame: Frame, log: EventLog, cells: int) -> list[Line]:
     record = frame.record
     if record is None:
         return wrap(((EMPTY["happened"], "dim"),), cells)
-    lines: list[Line] = [*(clip_line(line, cells) for line in figures(record)), ()]
+    is_drafting = frame.metrics.acceptance_rate is not None
+    told = figures(record, is_drafting=is_drafting)
+    lines: list[Line] = [*(clip_line(line, cells) for line in told), ()]
     for sentence in telling(frame):
         lines.extend(wrap(sentence, cells))
     if lines[-1]:
@@ -221,7 +223,8 @@ def brief(frame: Frame, log: EventLog, cells: int) -> list[Line]:
             if rest
             else [first]
         )
-    first_figures, second_figures = figures(frame.record)
+    is_drafting = frame.metrics.acceptance_rate is not None
+    first_figures, second_figures = figures(frame.record, is_drafting=is_drafting)
     # The last two names and numbers of the second line: what is wasted.
     figure_line = join((first_figures, second_figures[-4:]), "   ")
     events = log.last(frame)

@@ -24,6 +24,7 @@ _NAMES = {
     "prompt_tokens": "prompt tokens",
     "output_tokens": "output tokens",
     "logprobs": "probabilities",
+    "drafts": "which drafts there were",
     "max_tokens": "the most tokens",
     "blocks": "block tables",
     "kv": "the KV pool",

@@ -6,7 +6,6 @@ Pure. The head is made anew at every frame; of the tokens only the lines asked f
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import pairwise
 
 from cbtui.drawing.gaps import all_gaps
 from cbtui.drawing.token_cells import percent, token_line
@@ -15,6 +14,7 @@ from cbtui.looks.pieces import Line, clip_line, fit, line_width, wrap
 from cbtui.looks.tokens import prose
 from cbtui.telling.alone import verdict_line
 from cbtui.telling.words import count, seconds
+from cbtui.telling.words import percent as share
 from engine.stream.ledger import RequestStory, Turn
 from engine.stream.metrics import percentile
 from engine.stream.records import Segment
@@ -41,6 +41,7 @@ class StoryLines:
             (),
             *self._blocks(),
             (),
+            *self._drafts(),
             *self._alone(),
             _heading(f"Tokens {self.num_tokens:,} of {self.story.request.max_tokens:,}, newest first"),
         ]
@@ -90,7 +91,7 @@ class StoryLines:
 
     def _latencies(self) -> list[Line]:
         times = self.story.token_times[: self.num_tokens]
-        gaps = [later - earlier for earlier, later in pairwise(times)]
+        gaps = self.story.gaps_s(self.num_tokens)
         arrival = self.story.request.arrival_s
         entered = next((turn.time_s for turn in self.turns if turn.kind == "entered"), None)
         ended = next((turn.time_s for turn in self.turns if turn.kind == "ended"), None)
@@ -102,13 +103,14 @@ class StoryLines:
                 ("E2E", None if ended is None else ended - arrival),
             ),
             _figures(
-                ("TPOT", sum(gaps) / len(gaps) if gaps else None),
+                ("TPOT", (times[-1] - times[0]) / (len(times) - 1) if gaps else None),
                 ("ITL p50", percentile(gaps, 0.5)),
                 ("largest", max(gaps, default=None)),
             ),
         ]
         if len(gaps) > 1:
-            lines.append(_dim(f" time before each token, 2 to {self.num_tokens:,}:"))
+            each = "step's tokens" if self.story.num_drafts else f"token, 2 to {self.num_tokens:,}"
+            lines.append(_dim(f" time before each {each}:"))
             lines += [((" ", ""), *line) for line in all_gaps(gaps, self.colour, self.cells - 2, PLOT_HEIGHT)]
         return lines
 
@@ -129,7 +131,7 @@ class StoryLines:
             lines.append(_dim(" none in this step"))
         else:
             size = self.frame.state.config.block_size
-            held = segment.position + segment.q_len
+            held = segment.position + segment.num_kept
             table = " ".join(str(block) for block in segment.block_ids)
             lines.append(
                 (
@@ -142,6 +144,14 @@ class StoryLines:
             lines.append(_dim(f" {count(hits, 'token')} found in shared prefix blocks"))
         return lines
 
+    def _drafts(self) -> list[Line]:
+        """How many guesses at its next tokens were right."""
+        fed, accepted = self.story.num_drafts, self.story.num_accepted
+        if not fed:
+            return []
+        words = f" {count(fed, 'draft')} fed, {accepted:,} accepted ({share(accepted / fed)})"
+        return [_heading("Drafts"), ((words, ""),), ()]
+
     # -- tokens -------------------------------------------------------------------------------
 
     def _token(self, number: int) -> Line:
@@ -151,6 +161,8 @@ class StoryLines:
         logprob = story.logprobs[number]
         before = story.request.arrival_s if number == 0 else story.token_times[number - 1]
         text = token_line(self.frame.ledger.token_bytes.get(token), "")
+        is_with = number > 0 and story.token_steps[number] == story.token_steps[number - 1]
+        waited = "same step" if is_with else seconds(story.token_times[number] - before)
         room = max(6, self.cells - 36)
         text = clip_line(text, room)
         return (
@@ -159,7 +171,7 @@ class StoryLines:
             *text,
             (" " * (room - line_width(text)), ""),
             (("" if logprob is None else percent(logprob)).rjust(6), ""),
-            (seconds(story.token_times[number] - before).rjust(9), "dim"),
+            (waited.rjust(9), "dim"),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from engine.stream.ledger import Ledger
+from engine.stream.records import Segment
 
 
 def tokens_between(ledger: Ledger, request_id: str, start: int, stop: int) -> tuple[int, ...]:
@@ -14,7 +15,12 @@ def tokens_between(ledger: Ledger, request_id: str, start: int, stop: int) -> tu
     return (*prompt[start:stop], *outputs)
 
 
-def bytes_at(ledger: Ledger, request_id: str, position: int) -> bytes | None:
-    """The bytes of the token at a position; None: not known."""
-    found = tokens_between(ledger, request_id, position, position + 1)
+def bytes_at(ledger: Ledger, segment: Segment, position: int) -> bytes | None:
+    """The bytes of a sequence's token at a position in a step; None: not known.
+
+    One fed in the step is what was fed: where a draft was rejected, another token came to stand later.
+    """
+    found = segment.token_ids[max(0, position - segment.position) :][:1]
+    if position < segment.position:
+        found = tokens_between(ledger, segment.request_id, position, position + 1)
     return ledger.token_bytes.get(found[0]) if found else None

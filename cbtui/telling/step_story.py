@@ -9,8 +9,11 @@ from cbtui.looks.pieces import Line, say
 from cbtui.looks.tokens import prose
 from cbtui.telling.provenance import source_sentences, step_doubts
 from cbtui.telling.words import count, names
+from engine.stream.drafts import Drafts
 from engine.stream.records import Release, Segment, StepRecord
 
+#: Sequences with drafts that are told of one by one.
+_DRAFTED_TOLD = 4
 #: Up to so many sequences a sum is written out.
 _SUMMANDS = 6
 
@@ -65,6 +68,7 @@ class _Teller:
         self.dead_ones = [one for one in segments if one.kind == "dead"]
         #: Slots are held by static batching; else by a server that schedules ahead of its tokens.
         self.is_in_wave = record.mode == "static"
+        self.drafted = [(one, one.drafts) for one in segments if one.drafts]
 
     def _name(self, *request_ids: str) -> Line:
         return names(self.frame.badges, request_ids)
@@ -146,19 +150,20 @@ class _Teller:
         decoding = self._name(*(one.request_id for one in self.decodes))
         if self.prefills and self.decodes:
             rides = "rides" if len(self.prefills) == 1 else "ride"
-            beside = f" {rides} in the same pass as the next token of "
+            beside = f" {rides} in the same pass as the next token{'s' * bool(self.drafted)} of "
             lines.append(say(*self._prompts(), beside, decoding, self._sum()))
         elif self.prefills:
             verb = "goes" if len(self.prefills) == 1 else "go"
             lines.append(say(*self._prompts(), f" {verb} through the model in one pass", self._sum()))
-        elif len(self.decodes) == 1:
+        elif len(self.decodes) == 1 and self.decodes[0].drafts is None:
             text = " feeds the token it chose last, looks back at its cached tokens, and chooses the next"
             lines.append(say(decoding, text, self._sum()))
-        elif self.decodes:
-            text = (
-                " each feed the token they chose last, look back at their cached tokens, and choose the next"
-            )
+        elif len(self.decodes) > 1:
+            is_all = len(self.drafted) == len(self.decodes)
+            what = "token they chose last and drafts" if is_all else "token they chose last"
+            text = f" each feed the {what}, look back at their cached tokens, and choose the next"
             lines.append(say(decoding, text, self._sum()))
+        lines += self._drafts()
         for one in self.prefills:
             if one.num_prompt_left:
                 lines.append(
@@ -172,17 +177,32 @@ class _Teller:
                 )
         return lines
 
+    def _drafts(self) -> list[Line]:
+        """`A was fed its last token and 3 drafts: 2 were right, so it gained 3 tokens.`"""
+        lines = []
+        for one, drafts in self.drafted[:_DRAFTED_TOLD]:
+            own = "its last token" if one.kind == "decode" else count(one.q_len - one.num_drafts, "token")
+            was_fed = f" was fed {own} and {count(drafts.fed, 'draft')}: "
+            lines.append(say(self._name(one.request_id), was_fed, _right(drafts), _gained(one, drafts)))
+        everyone = [drafts for _, drafts in self.drafted]
+        if len(everyone) > _DRAFTED_TOLD:
+            fed, accepted = sum(one.fed for one in everyone), sum(one.accepted for one in everyone)
+            lines.append(say(f"In all, {accepted:,} of {count(fed, 'draft')} were right."))
+        if any(one.rejected for one in everyone):
+            lines.append(say("Keys of rejected drafts are given up: the next step writes over them."))
+        return lines
+
     def _prompts(self) -> list[Line | str]:
         """`D's 10-token prompt`, `the prompts of A, B and C (5, 5 and 7 tokens)`."""
         if len(self.prefills) == 1:
             one = self.prefills[0]
             what = "prompt" if not self._is_again(one) else "stretch of tokens"
-            return [self._name(one.request_id), f"'s {one.q_len:,}-token {what}"]
+            return [self._name(one.request_id), f"'s {one.q_len - one.num_drafts:,}-token {what}"]
         who = self._name(*(one.request_id for one in self.prefills))
         return ["The prompts of ", who]
 
     def _is_again(self, segment: Segment) -> bool:
-        return segment.position + segment.q_len > len(
+        return segment.position + segment.q_len - segment.num_drafts > len(
             self.ledger[segment.request_id].request.prompt_token_ids
         )
 
@@ -205,7 +225,7 @@ class _Teller:
         fed = sum(one.q_len for one in record.segments)
         area = rows * longest
         counts = record.tokens
-        if fed != counts.prompt + counts.decode + counts.recomputed + counts.dead:
+        if fed != counts.total - counts.padding:
             return []  # not all of its requests are known
         if record.layout == "ragged":
             if rows < 2:
@@ -358,3 +378,21 @@ class _Teller:
                 f"{'has' if left == 1 else 'have'} ended; until then nobody enters."
             )
         ]
+
+
+def _right(drafts: Drafts) -> str:
+    """How many drafts were right: `none was right`, `2 were right`, `all 3 were right`."""
+    if not drafts.accepted:
+        return "it was not right" if drafts.fed == 1 else "none was right"
+    if drafts.accepted == drafts.fed:
+        return "it was right" if drafts.fed == 1 else f"all {drafts.fed} were right"
+    return f"{drafts.accepted} {'was' if drafts.accepted == 1 else 'were'} right"
+
+
+def _gained(segment: Segment, drafts: Drafts) -> str:
+    """What that gave: a token more than drafts were right, but where it ended before."""
+    made = len(segment.outputs)
+    if not made:
+        return ", but it had to give way and gained nothing."
+    gained = f"gained {count(made, 'token')}"
+    return f", but it {gained} and ended there." if segment.sampled is None else f", so it {gained}."

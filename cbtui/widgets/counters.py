@@ -12,7 +12,7 @@ from cbtui.looks.pieces import Line, clip_line, join
 from cbtui.telling.provenance import is_absent
 from cbtui.telling.words import EMPTY, count, percent, rate, seconds
 from cbtui.widgets.lines import LinesView
-from engine.stream.metrics import RATE_WINDOW_S
+from engine.stream.metrics import RATE_WINDOW_S, MetricsSnapshot
 
 _WINDOW = f"({RATE_WINDOW_S:.0f} s)"
 #: From this height on there is a line with a bar for each share.
@@ -107,8 +107,7 @@ def counter_lines(frame: Frame, cells: int, height: int) -> list[Line]:
         lines = [
             _speed(frame, cells),
             _share("occupancy", metrics.slot_occupancy, "slots used", cells),
-            _share("padding", metrics.padding_waste, "of positions", cells),
-            _share("dead work", metrics.dead_work, "of positions", cells),
+            *(_share(name, share, of, cells) for name, share, of in _wasted(metrics)),
             *([] if is_absent(source, "budget") else [_fill(frame, step_tokens, cells)]),
             _cache(frame, cells),
             _latency(frame),
@@ -118,7 +117,7 @@ def counter_lines(frame: Frame, cells: int, height: int) -> list[Line]:
         ]
         # Where not all fit, the least telling go first: batch fill, then the KV cache.
         while len(lines) > height and len(lines) > TALL:
-            del lines[4]
+            del lines[2 + len(_wasted(metrics))]
     else:
         lines = [_speed(frame, cells), *_short_shares(frame, step_tokens), _latency(frame), _done(frame)]
     lines = [clip_line(line, cells) for line in lines]
@@ -146,6 +145,15 @@ def _usage(frame: Frame) -> str:
     return percent(frame.metrics.kv_cache_usage)
 
 
+def _wasted(metrics: MetricsSnapshot) -> list[tuple[str, float, str]]:
+    """What goes to waste, each share with what it is of. Who drafts packs its row and never pads."""
+    dead = ("dead work", metrics.dead_work, "of positions")
+    if metrics.acceptance_rate is None:
+        return [("padding", metrics.padding_waste, "of positions"), dead]
+    accepted = ("accepted", metrics.acceptance_rate, "of drafts")
+    return [("rejected", metrics.rejected_work, "of positions"), accepted, dead]
+
+
 def _short_shares(frame: Frame, step_tokens: str) -> list[Line]:
     metrics = frame.metrics
     fill: list[Line] = [_figure("batch fill", percent(metrics.batch_fill)), ((step_tokens, "dim"),)]
@@ -157,8 +165,10 @@ def _short_shares(frame: Frame, step_tokens: str) -> list[Line]:
             *join(
                 (
                     _figure("occupancy", percent(metrics.slot_occupancy)),
-                    _figure("padding", percent(metrics.padding_waste)),
-                    _figure("dead", percent(metrics.dead_work)),
+                    *(
+                        _figure(name.removesuffix(" work"), percent(share))
+                        for name, share, _ in _wasted(metrics)
+                    ),
                 ),
                 "   ",
             ),
@@ -186,8 +196,7 @@ def counters_line(frame: Frame, cells: int) -> Line:
     figures: list[Line] = [
         ((rate(metrics.output_tokens_per_s).rjust(6), "strong"), (f" tok/s {_WINDOW}", "dim")),
         _figure("occupancy", percent(metrics.slot_occupancy)),
-        _figure("padding", percent(metrics.padding_waste)),
-        _figure("dead", percent(metrics.dead_work)),
+        *(_figure(name.removesuffix(" work"), percent(share)) for name, share, _ in _wasted(metrics)),
         _figure("done", f"{metrics.num_finished:,} of {metrics.num_requests:,}"),
         _figure("TTFT p95", seconds(metrics.ttft_p95_s)),
         _figure("TPOT", seconds(metrics.tpot_p50_s)),

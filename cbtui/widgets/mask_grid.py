@@ -38,7 +38,7 @@ def lookback(ledger: Ledger, window: int | None = None) -> Lookback:
     """The end of the text up to a segment's last token, as far as that one sees it, from the ledger."""
 
     def text(segment: Segment) -> str:
-        stop = segment.position + segment.q_len
+        stop = segment.position + segment.num_kept
         start = max(0, stop - min(_LOOKBACK_TOKENS, seen_keys(segment, window)))
         tokens = tokens_between(ledger, segment.request_id, start, stop)
         shown = prose(ledger.decode(tokens).lstrip("\ufffd"))
@@ -300,7 +300,7 @@ class MaskGrid(WindowView, can_focus=True):
         if spare >= LEAST_HEIGHT:
 
             def seen(segment: Segment, count: int) -> tuple[int, ...]:
-                stop = segment.position + segment.q_len
+                stop = segment.position + segment.num_kept
                 return tokens_between(frame.ledger, segment.request_id, stop - count, stop)
 
             text = frame.ledger.token_bytes.get

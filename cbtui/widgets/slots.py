@@ -127,13 +127,15 @@ def _phase(slot: SlotRecord, segment: Segment | None) -> str:
     if segment is None:
         return "not in this step"
     if segment.kind == "decode":
-        return "decode"
+        drafts = segment.drafts
+        return f"decode {drafts.accepted}/{drafts.fed} drafts" if drafts else "decode"
     if segment.kind == "dead":
         return "dead"
-    done = segment.position + segment.q_len
+    own = segment.q_len - segment.num_drafts
+    done = segment.position + own
     if segment.num_prompt_left or segment.position:
         return f"prefill {done:,}/{max(slot.num_prompt_tokens, done):,}"
-    return f"prefill {segment.q_len:,}"
+    return f"prefill {own:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,8 @@ def _short(phase: str) -> str:
     word, _, rest = phase.partition(" ")
     if word == "prefill":
         return "pre " + rest if len(rest) <= 7 else "prefill"
+    if word == "decode":
+        return phase.removesuffix(" drafts")
     return {"not": "not now", "back": "queued"}.get(word, word)
 
 

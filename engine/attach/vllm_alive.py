@@ -99,6 +99,8 @@ class Alive:
             if request.lane is not None:
                 continue
             request.lane = self._lanes.take(place)
+            if request.is_over:
+                continue  # followed from the middle, where its last row is dead work
             start = starts[number]
             # Followed from the middle, it was fed before: that is no prefix hit.
             cached = start if start != request.computed else 0

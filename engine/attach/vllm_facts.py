@@ -23,6 +23,8 @@ def provenance_of(header: Header, address: str) -> Provenance:
     ]
     if header.groups > 1:
         inferred.append(("blocks", f"the tables of one of {header.groups} groups of KV blocks"))
+    if header.drafts and header.async_scheduling:
+        inferred.append(("drafts", "a scheduler that is ahead is told of the accepted ones only"))
     return Provenance(
         engine=engine,
         address=address,
@@ -49,8 +51,8 @@ def unfit(header: Header) -> str:
     """Why a stream cannot be followed, in a sentence; empty: it can."""
     if header.cbtui_vllm > VERSION:
         return f"the stream has version {header.cbtui_vllm}, this program reads up to {VERSION}"
-    if header.speculative:
-        return "this vLLM decodes speculatively, which no step's record can show: attach its URL instead"
+    if header.speculative and not header.drafts:
+        return "this vLLM decodes speculatively, and its recorder is too old to tell how: start it anew"
     return ""
 
 

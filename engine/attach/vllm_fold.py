@@ -7,7 +7,7 @@ behind it. What the lines do not say is said in `vllm_facts.provenance_of`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 from typing import Literal
 
@@ -29,7 +29,7 @@ from engine.attach.vllm_lines import (
     Scheduled,
 )
 from engine.attach.vllm_requests import Followed
-from engine.attach.vllm_steps import lacking, row_order, segments_of, slots_of
+from engine.attach.vllm_steps import lacking, rejected_in, row_order, segments_of, slots_of
 from engine.attach.vllm_waiting import waiting_records
 from engine.stream.records import (
     Events,
@@ -161,14 +161,15 @@ class VllmFold:
                 self._untold[line.r] = line
         return [] if self._num_flying else self._tell_arrivals()
 
-    def _tell_arrivals(self) -> list[Record]:
+    def _tell_arrivals(self, numbers: Collection[int] | None = None) -> list[Record]:
+        """Records of those that are still to be told of, of these numbers; None: of all."""
         submitted, time_s = [], 0.0
-        for number, line in self._untold.items():
+        for number in [one for one in self._untold if numbers is None or one in numbers]:
+            line = self._untold.pop(number)
             if (request := self._alive.requests.get(number)) is not None:
                 request.is_known = True
                 time_s = line.t
                 submitted.append(self._request_record(line, request))
-        self._untold.clear()
         if not submitted:
             return []
         ids = [token for request in submitted for token in request.prompt_token_ids + request.made_before]
@@ -215,13 +216,18 @@ class VllmFold:
             if scheduled.n == line.n and self._knows_all(scheduled):
                 self._num_flying = 0
                 return [*self._tell_arrivals(), self._record(scheduled, line, num_arrived)]
-        # A step before the keyframe this began with: only its tokens count.
+        # A step before the keyframe this began with: only its tokens count, and how far drafts go back.
         for number, tokens in line.out:
             if number in self._alive.requests:
                 self._alive.requests[number].tokens += tokens
-        self._end_inside(line.end, self._clock(line.t + line.d))
+        for number, count in rejected_in(line).items():
+            if (request := self._alive.requests.get(number)) is not None and request.computed:
+                request.go_back(count)
+                self._go_back(number, count)
         self._num_flying = max(0, self._num_flying - 1)
-        told = [] if self._num_flying else self._tell_arrivals()
+        # Who ends is told of now: nobody ends unknown.
+        told = self._tell_arrivals([number for number, _ in line.end] if self._num_flying else None)
+        self._end_inside(line.end, self._clock(line.t + line.d))
         return told + self._flush_ends(line.t + line.d)
 
     def _take_scheduled(self, step: int) -> list[tuple[Scheduled, int]]:
@@ -243,11 +249,14 @@ class VllmFold:
         start_s = max(self._clock(scheduled.t), self._end_s)
         end_s = max(self._clock(line.t + line.d), start_s)
         order = row_order(scheduled, line.order)
-        sampled = {number: tokens for number, tokens in line.out if tokens and number in self._alive.requests}
+        made = {number: tokens for number, tokens in line.out if tokens and number in self._alive.requests}
+        rejected = rejected_in(line)
         admitted = self._alive.admit(order, scheduled)
-        segments, counts = segments_of(order, scheduled, self._alive.requests, sampled)
-        for number, tokens in sampled.items():
+        segments, counts = segments_of(order, scheduled, self._alive.requests, made, rejected)
+        for number, tokens in made.items():
             self._alive.requests[number].tokens += tokens
+        for number, count in rejected.items():
+            self._go_back(number, count)
         slots = slots_of(self._alive.requests.values())
         self._step, self._end_s = step, end_s
         self._end_inside((*line.end, *self._stopped_in(scheduled)), end_s)
@@ -255,7 +264,7 @@ class VllmFold:
         late = self._late(num_arrived)
         allocated, freed, shared = self._alive.blocks.take_moves()
         ids = [*chain.from_iterable(segment.token_ids for segment in segments)]
-        ids += chain.from_iterable(sampled.values())
+        ids += chain.from_iterable(made.values())
         return StepRecord(
             step=step,
             epoch=0,
@@ -298,6 +307,20 @@ class VllmFold:
             missed=missed,
         )
 
+    def _go_back(self, number: int, count: int) -> None:
+        """Steps scheduled ahead took all drafts for right: what they feed of a request lies further back.
+
+        But for what it is fed after it had to give way, which begins from what was left.
+        """
+        ahead: deque[tuple[Scheduled, int]] = deque()
+        is_running = True
+        for scheduled, num_arrived in self._scheduled:
+            is_running = is_running and number not in scheduled.pre
+            if is_running and _is_in(number, scheduled):
+                scheduled = _gone_back(scheduled, number, count)
+            ahead.append((scheduled, num_arrived))
+        self._scheduled = ahead
+
     def _late(self, num_arrived: int) -> list[int]:
         """Who came while a step ran, and waits behind those the server looked at."""
         late = [number for number in self._arrivals[num_arrived:] if number in self._alive.requests]
@@ -321,12 +344,13 @@ class VllmFold:
         return any(_is_in(number, scheduled) for scheduled, _ in self._scheduled)
 
     def _end_outside(self, time_s: float, ends: Sequence[tuple[int, str]]) -> list[Record]:
+        told = self._tell_arrivals([number for number, _ in ends])
         for number, reason in ends:
             if self._is_ahead(number):
                 self._stopped[number] = reason  # the step that feeds it is under way, and tells
             else:
                 self._alive.finish(number, reason, self._clock(time_s))
-        return self._flush_ends(time_s)
+        return told + self._flush_ends(time_s)
 
     def _stopped_in(self, scheduled: Scheduled) -> list[tuple[int, str]]:
         """Requests ended from outside that are in this step and in none after it."""
@@ -368,3 +392,8 @@ class VllmFold:
 
 def _is_in(number: int, scheduled: Scheduled) -> bool:
     return any(row[0] == number for row in scheduled.rows)
+
+
+def _gone_back(scheduled: Scheduled, number: int, count: int) -> Scheduled:
+    rows = tuple((one, fed, start - count * (one == number)) for one, fed, start in scheduled.rows)
+    return msgspec.structs.replace(scheduled, rows=rows)

@@ -38,6 +38,7 @@ class Header(_Line, frozen=True, tag="header"):
     policy: str = "fcfs"
     prefix_caching: bool = False
     speculative: bool = False
+    drafts: int = 0
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     data_parallel: int = 1
@@ -87,7 +88,11 @@ class Key(_Line, frozen=True, tag="key"):
 
 
 class Scheduled(_Line, frozen=True, tag="s"):
-    """A step as it was scheduled. `rows` is empty in a line where they go on from the step before's."""
+    """A step as it was scheduled. `rows` is empty in a line where they go on from the step before's.
+
+    `drafts`: of the tokens of a row, by request, the last ones, which are drafts; `UNKNOWN_TOKEN` where the
+    scheduler does not know them.
+    """
 
     n: int
     t: float
@@ -95,6 +100,7 @@ class Scheduled(_Line, frozen=True, tag="s"):
     run: int
     wait: int
     rows: tuple[tuple[int, int, int], ...] = ()
+    drafts: dict[int, tuple[int, ...]] = {}
     tables: dict[int, tuple[int, ...]] = {}
     more: dict[int, tuple[int, ...]] = {}
     pre: tuple[int, ...] = ()
@@ -102,13 +108,16 @@ class Scheduled(_Line, frozen=True, tag="s"):
 
 
 class Output(_Line, frozen=True, tag="o"):
-    """What came of a step. `tok` instead of `out`: a token for each of its rows."""
+    """What came of a step. `tok` instead of `out`: a token for each of its rows. `rej`: how many of a row's
+    drafts were rejected, where some were.
+    """
 
     n: int
     t: float
     d: float
     out: tuple[tuple[int, tuple[int, ...]], ...] = ()
     tok: tuple[int, ...] = ()
+    rej: tuple[tuple[int, int], ...] = ()
     free: int = 0
     end: tuple[tuple[int, str], ...] = ()
     order: tuple[int, ...] | None = None

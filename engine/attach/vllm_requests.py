@@ -44,6 +44,12 @@ class Followed:
     def num_outputs(self) -> int:
         return len(self.tokens) - self.num_prompt
 
+    def go_back(self, count: int) -> None:
+        """So many of its computed tokens were drafts that have been rejected."""
+        if self.high_water == self.computed:
+            self.high_water -= count
+        self.computed -= count
+
 
 class Lanes:
     """Which lane a request is drawn in: the row of the batch it entered at, while that lane is free.

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from engine.attach.vllm_lines import Header, Scheduled
+from engine.attach.vllm_lines import Header, Output, Scheduled
 from engine.attach.vllm_requests import Followed
 from engine.step.plan import SegmentKind
+from engine.stream.drafts import Drafts
 from engine.stream.records import UNKNOWN_TOKEN, Segment, SlotRecord, TokenCounts
 
 
@@ -31,38 +32,54 @@ def lacking(scheduled: Scheduled, header: Header) -> str:
     return "kv_blocks"
 
 
+def rejected_in(line: Output) -> dict[int, int]:
+    """How many drafts of which requests were rejected; of one that got no tokens nothing is known."""
+    made = {number for number, tokens in line.out if tokens}
+    return {number: count for number, count in line.rej if number in made}
+
+
 def segments_of(
     order: Sequence[int],
     scheduled: Scheduled,
     requests: Mapping[int, Followed],
-    sampled: Mapping[int, tuple[int, ...]],
+    made: Mapping[int, tuple[int, ...]],
+    rejected: Mapping[int, int],
 ) -> tuple[tuple[Segment, ...], TokenCounts]:
     """The segments in the order of the row, and what its tokens were spent on.
 
     A request that had ended when its row went through the model is dead work.
+
+    Args:
+        made: the output tokens of each that has any.
+        rejected: how many of a request's drafts were, where some were.
     """
     rows = {number: (count, start) for number, count, start in scheduled.rows}
     segments = []
-    q_start = kv_start = prompt = decode = recomputed = dead = 0
+    q_start = kv_start = prompt = decode = recomputed = dead = wasted = 0
     for number in order:
         request = requests[number]
         count, start = rows[number]
         stop = start + count
-        ids = request.tokens[start:stop]
-        ids += [UNKNOWN_TOKEN] * (count - len(ids))
+        tokens = made.get(number, ())
+        guessed = () if request.is_over else scheduled.drafts.get(number, ())
+        drafts = _drafts(guessed, tokens, rejected.get(number, 0))
+        ids = request.tokens[start : stop - len(guessed)]
+        ids += [UNKNOWN_TOKEN] * (count - len(guessed) - len(ids))
+        # Which they were the scheduler may not know; those that were right it was told.
+        ids += tokens[: drafts.used] + guessed[drafts.used :]
         is_decode = request.num_outputs and start == len(request.tokens) - 1
         kind: SegmentKind = "dead" if request.is_over else "decode" if is_decode else "prefill"
-        again = max(0, min(stop, request.high_water) - start)
-        new_prompt = max(0, min(stop, request.num_prompt) - (start + again))
+        useful = count - drafts.wasted
+        again = max(0, min(start + useful, request.high_water) - start)
+        new_prompt = max(0, min(start + useful, request.num_prompt) - (start + again))
         if request.is_over:
             dead += count
         else:
             recomputed, prompt = recomputed + again, prompt + new_prompt
-            decode += count - again - new_prompt
-        request.computed = stop
-        request.high_water = max(request.high_water, stop)
+            decode, wasted = decode + useful - again - new_prompt, wasted + drafts.wasted
+        request.computed = stop - drafts.rejected
+        request.high_water = max(request.high_water, request.computed)
         assert request.lane is not None
-        token = sampled.get(number)
         segments.append(
             Segment(
                 request.request_id,
@@ -77,11 +94,18 @@ def segments_of(
                 tuple(ids),
                 tuple(request.table),
                 max(0, request.num_prompt - stop) if kind == "prefill" else 0,
-                token[-1] if token else None,
+                tokens[-1] if len(tokens) > drafts.used else None,
+                drafts=drafts if guessed else None,
             )
         )
         q_start, kv_start = q_start + count, kv_start + stop
-    return tuple(segments), TokenCounts(prompt, decode, recomputed, dead)
+    return tuple(segments), TokenCounts(prompt, decode, recomputed, dead, rejected=wasted)
+
+
+def _drafts(guessed: Sequence[int], made: Sequence[int], rejected: int) -> Drafts:
+    """What became of a request's drafts. It gets no tokens where it had to give way while the step ran."""
+    accepted = len(guessed) - rejected if made else 0
+    return Drafts(len(guessed), accepted, min(accepted, len(made)))
 
 
 def slots_of(requests: Iterable[Followed]) -> tuple[SlotRecord, ...]:

@@ -134,15 +134,15 @@ class Totals:
         self.recomputed_tokens += tokens.recomputed
         self.dead_tokens += tokens.dead
         self.padding_tokens += tokens.padding
-        self.step_tokens.add(tokens.prompt + tokens.decode + tokens.recomputed)
+        self.step_tokens.add(tokens.useful)
         self.slots, self.mode, self.policy = step.max_num_seqs, step.mode, step.policy
         self.kv_cache_usage = 1 - step.free_blocks / step.num_blocks
         self._running = {slot.request_id for slot in step.slots if not slot.held}
         for admission in step.events.admitted:
             self._admit(admission, step.start_s)
         for segment in step.segments:
-            if segment.sampled is not None:
-                self._sample(segment.request_id, step.end_s)
+            if made := len(segment.outputs):
+                self._sample(segment.request_id, made, step.end_s)
 
     def _admit(self, admission: Admission, time_s: float) -> None:
         self.prefix_cache_hits += admission.num_cached_tokens
@@ -151,8 +151,8 @@ class Totals:
             story.was_admitted = True
             self.queue_s.add(time_s - story.request.arrival_s)
 
-    def _sample(self, request_id: str, time_s: float) -> None:
-        self.generation_tokens += 1
+    def _sample(self, request_id: str, made: int, time_s: float) -> None:
+        self.generation_tokens += made
         story = self._unfinished[request_id]
         if story.first_token_s is None:
             story.first_token_s = time_s

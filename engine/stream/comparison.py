@@ -50,9 +50,11 @@ class ModeResult(msgspec.Struct, frozen=True, kw_only=True):
         release_steps: the step that freed its slot.
         finish_reasons: stop, length, error or ignored.
         prompt_tokens, output_tokens: fed prompt tokens, sampled tokens.
-        token_positions: of all steps' tensors: prompt, decode, recomputed, dead and padding.
+        token_positions: of all steps' tensors: prompt, decode, recomputed, dead, padding and rejected.
         padding_tokens, dead_tokens, recomputed_tokens: those spent on nothing, on finished requests, and
             fed again after a preemption.
+        rejected_tokens: positions spent on drafts that came to nothing.
+        drafts, accepted_drafts: drafts fed, and those accepted.
         slot_occupancy: slots that fed a useful token / `max_num_seqs`, mean over the steps, 0-1.
         token_ids, texts: outputs.
         elapsed_s, step_ms_median: the whole run, and a step.
@@ -88,6 +90,9 @@ class ModeResult(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int
     errors: tuple[str, ...]
     cached_tokens: int = 0
+    rejected_tokens: int = 0
+    drafts: int = 0
+    accepted_drafts: int = 0
     verified: tuple[Verification | None, ...] = ()
 
 
@@ -186,6 +191,9 @@ def mode_result(records: Sequence[Record], ledger: Ledger) -> ModeResult:
         preemptions=sum(story.num_preemptions for story in stories),
         errors=tuple(error for record in records for error in record.events.errors),
         cached_tokens=sum(story.num_cached_tokens for story in stories),
+        rejected_tokens=sum(step.tokens.rejected for step in steps),
+        drafts=sum(story.num_drafts for story in stories),
+        accepted_drafts=sum(story.num_accepted for story in stories),
         verified=tuple(story.verified for story in stories),
     )
 

@@ -47,13 +47,13 @@ def candidates(records: Sequence[Record]) -> Candidates:
     counts: dict[str, int] = {}
     for record in records:
         for segment in record.segments if isinstance(record, StepRecord) else ():
+            index = counts.get(segment.request_id, 0) + len(segment.outputs)
+            counts[segment.request_id] = index
             if segment.sampled is None:
                 continue
-            index = counts.get(segment.request_id, 0)
-            counts[segment.request_id] = index + 1
-            known[segment.request_id, index] = dict(segment.top)
+            known[segment.request_id, index - 1] = dict(segment.top)
             if segment.logprob is not None:
-                known[segment.request_id, index][segment.sampled] = segment.logprob
+                known[segment.request_id, index - 1][segment.sampled] = segment.logprob
     return known
 
 

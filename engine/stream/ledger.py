@@ -44,7 +44,8 @@ class RequestStory:
     `submitted_step`: the last finished step when it arrived. `first_step`: the step that first fed it.
     `turns`: what happened to it, in order.
     `steps_fed`: steps that fed it a useful token. `num_cached_tokens`: tokens it found in shared blocks
-    when it entered (prefix hits), summed over its entries.
+    when it entered (prefix hits), summed over its entries. `num_drafts`, `num_accepted`: drafts fed for it,
+    and those of them that were accepted.
     `finish_step`: the last finished step when it ended. `release_step`: the step that freed its slot.
     `dead_steps`: steps its slot was held after its end. `delivered_step` is when a caller of static
     batching that waits for the whole wave would see it (the barrier), else `finish_step`.
@@ -65,6 +66,8 @@ class RequestStory:
     dead_steps: int = 0
     num_preemptions: int = 0
     num_cached_tokens: int = 0
+    num_drafts: int = 0
+    num_accepted: int = 0
     finish: Finish | None = None
     finish_step: int | None = None
     release_step: int | None = None
@@ -85,10 +88,17 @@ class RequestStory:
         """Output token ids made up to and including `step`."""
         return self.output_token_ids[: bisect_right(self.token_steps, step)]
 
-    def token_at(self, step: int) -> int | None:
-        """Which output token the step made; None: it made none for this request."""
-        place = bisect_left(self.token_steps, step)
-        return place if place < len(self.token_steps) and self.token_steps[place] == step else None
+    def tokens_at(self, step: int) -> range:
+        """Which output tokens the step made; several, where drafts were accepted."""
+        return range(bisect_left(self.token_steps, step), bisect_right(self.token_steps, step))
+
+    def gaps_s(self, count: int | None = None) -> list[float]:
+        """ITL: seconds between successive output tokens, of the first `count` of them (None: of all).
+
+        Tokens that one step made come together and count as one, as they do in vLLM's own figures.
+        """
+        times, steps = self.token_times[:count], self.token_steps[:count]
+        return [times[n] - times[n - 1] for n in range(1, len(times)) if steps[n] != steps[n - 1]]
 
     def is_finished_at(self, step: int) -> bool:
         """Whether its terminal event came at or before `step`."""
@@ -226,11 +236,16 @@ class Ledger:
                 story.dead_steps += 1
                 continue
             story.steps_fed += 1
-            if segment.sampled is not None:
-                story.output_token_ids.append(segment.sampled)
-                story.logprobs.append(segment.logprob)
-                story.token_steps.append(record.step)
-                story.token_times.append(record.end_s)
+            if segment.drafts is not None:
+                story.num_drafts += segment.drafts.fed
+                story.num_accepted += segment.drafts.accepted
+            outputs = segment.outputs
+            if not outputs:
+                continue
+            story.output_token_ids += outputs
+            story.logprobs += [*[None] * (len(outputs) - 1), segment.logprob]
+            story.token_steps += [record.step] * len(outputs)
+            story.token_times += [record.end_s] * len(outputs)
 
     def _apply_ends(self, events: Events, step: int, time_s: float) -> None:
         for preemption in events.preempted:

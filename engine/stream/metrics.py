@@ -33,6 +33,11 @@ def percentile(values: Sequence[float], share: float) -> float | None:
     return ordered[min(len(ordered) - 1, max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1))]
 
 
+def acceptance_rate(accepted: int, drafts: int) -> float | None:
+    """Drafts accepted / drafts fed; None of none."""
+    return accepted / drafts if drafts else None
+
+
 def hit_rate(cached: int, prefilled: int) -> float | None:
     """Prefix hit rate: tokens found / tokens found or fed; None of none."""
     return cached / (cached + prefilled) if cached + prefilled else None
@@ -47,12 +52,14 @@ class MetricsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
         slot_occupancy: slots that fed a useful token / `max_num_seqs`, mean over the run's steps, 0–1.
         padding_waste: padding token positions / all token positions, over the run.
         dead_work: positions spent on finished requests / all token positions, over the run.
+        rejected_work: positions spent on drafts that came to nothing / all token positions, over the run.
+        acceptance_rate: drafts accepted / drafts fed, over the run; None: there are none.
         prefix_hit_rate: prompt tokens (recomputed ones too) found in shared blocks / found or fed, over
             the run; None: there are none.
         batch_fill: scheduled tokens / `max_num_batched_tokens`, in the shown step.
         kv_tokens, kv_cache_usage: tokens cached; blocks in use / all blocks, 0–1.
         ttft_p50_s, ttft_p95_s: arrival to first token, over requests that have one.
-        itl_p50_s, itl_p95_s: gaps between successive output tokens.
+        itl_p50_s, itl_p95_s: gaps between successive output tokens; those of one step count as one.
         tpot_p50_s: per request, finished ones.
         num_finished, num_requests: ended, arrived.
         step_s: seconds of the shown step.
@@ -84,6 +91,8 @@ class MetricsSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     throughput_history: tuple[float, ...] = ()
     prefix_hit_rate: float | None = None
     figures: tuple[tuple[str, float | None], ...] = ()
+    rejected_work: float = 0.0
+    acceptance_rate: float | None = None
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +107,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         kept_empty: slot-steps that fed nothing although a request waited: the wave was not over, or there was
             not enough of something else.
         output_tokens: sampled tokens.
-        token_positions, padding: of the steps' tensors.
+        token_positions, padding, rejected: of the steps' tensors, and those of them that were padding, and
+            drafts that came to nothing.
+        drafts, accepted: drafts fed, and those accepted.
         prefilled_tokens: prompt tokens fed, recomputed ones too.
         cached_tokens: tokens found in shared blocks instead (prefix hits).
         elapsed_s: engine seconds.
@@ -125,6 +136,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     prefilled_tokens: int = 0
     cached_tokens: int = 0
     kept_empty: int = 0
+    rejected: int = 0
+    drafts: int = 0
+    accepted: int = 0
 
     @property
     def prefix_hit_rate(self) -> float | None:
@@ -167,6 +181,9 @@ class _Run:
     prefilled_tokens: int = 0
     cached_tokens: int = 0
     kept_empty: int = 0
+    rejected: int = 0
+    drafts: int = 0
+    accepted: int = 0
 
 
 class Metrics:
@@ -256,17 +273,21 @@ class Metrics:
                 dead += 1
                 continue
             useful += 1
-            if segment.sampled is None:
+            if segment.drafts is not None:
+                run.drafts += segment.drafts.fed
+                run.accepted += segment.drafts.accepted
+            made = len(segment.outputs)
+            if not made:
                 continue
-            sampled += 1
+            sampled += made
             # Asked by step, because the ledger may be ahead of the record: see `copy`.
             story = self._ledger[segment.request_id]
-            place = story.token_at(record.step)
+            place = story.tokens_at(record.step).start
             if place and place == len(story.request.made_before):
                 continue  # when the one before it came nobody saw
             if place:
                 self._itl.append(story.token_times[place] - story.token_times[place - 1])
-            elif place == 0:
+            else:
                 self._ttft.append(story.token_times[0] - story.request.arrival_s)
         run.last_step = record.step
         run.slot_steps += record.max_num_seqs
@@ -276,6 +297,7 @@ class Metrics:
         run.output_tokens += sampled
         run.token_positions += record.tokens.total
         run.padding += record.tokens.padding
+        run.rejected += record.tokens.rejected
         run.prefilled_tokens += record.tokens.prompt + record.tokens.recomputed
         run.cached_tokens += sum(admission.num_cached_tokens for admission in record.events.admitted)
         run.elapsed_s += duration
@@ -320,6 +342,9 @@ class Metrics:
             prefilled_tokens=run.prefilled_tokens,
             cached_tokens=run.cached_tokens,
             kept_empty=run.kept_empty,
+            rejected=run.rejected,
+            drafts=run.drafts,
+            accepted=run.accepted,
         )
 
     @property
@@ -364,4 +389,6 @@ class Metrics:
             throughput_history=tuple(self._history),
             prefix_hit_rate=hit_rate(shares.cached_tokens, shares.prefilled_tokens) if shares else None,
             figures=tuple(self._figures.items()),
+            rejected_work=shares.rejected / positions if shares and positions else 0.0,
+            acceptance_rate=acceptance_rate(shares.accepted, shares.drafts) if shares else None,
         )

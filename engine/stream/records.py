@@ -12,9 +12,11 @@ from typing import Literal
 import msgspec
 
 from engine.step.plan import Layout, SegmentKind
+from engine.stream.drafts import Drafts, Fate
 
-#: 2 has attention windows, which free KV blocks hold a prefix, and observed records; traces of 1 are read.
-SCHEMA_VERSION = 2
+#: 2 has attention windows, which free KV blocks hold a prefix, and observed records; 3 has drafts. Traces of
+#: 1 and 2 are read.
+SCHEMA_VERSION = 3
 #: Stands for a token whose id an observed server does not tell. Ids below it number tokens whose text is
 #: known though their id is not: `Events.tokens` has their bytes, as of any other.
 UNKNOWN_TOKEN = -1
@@ -62,8 +64,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
 #: What a source may have to infer, or not know at all. `steps`: where one ends and the next begins, and
 #: `times` when; `row`: the order of sequences in it; `requests`: who is in a step at all; `prompt_tokens`,
-#: `output_tokens`: their ids (counts are known); `blocks`: block tables; `kv`: the pool's size and use;
-#: `waiting`: how many wait; `waiting_requests`: which, and why; `finish`: why and when a request ended.
+#: `output_tokens`, `drafts`: their ids (counts are known); `blocks`: block tables; `kv`: the pool's size and
+#: use; `waiting`: how many wait; `waiting_requests`: which, and why; `finish`: why and when a request ended.
 FACTS = (
     "steps",
     "times",
@@ -74,6 +76,7 @@ FACTS = (
     "prompt_tokens",
     "output_tokens",
     "logprobs",
+    "drafts",
     "max_tokens",
     "blocks",
     "kv",
@@ -96,9 +99,11 @@ class Segment(msgspec.Struct, frozen=True):
         token_ids: the `q_len` tokens fed.
         block_ids: its block table in this step.
         num_prompt_left: prompt tokens still to be fed after this step (a prefill cut into pieces).
-        sampled: the token chosen after its last one; None: nothing was sampled.
-        logprob: natural log probability of that token.
+        sampled: the token chosen after its last one (that is no rejected draft); None: nothing was sampled,
+            or the request ended before that, among its drafts.
+        logprob: natural log probability of that token; of drafts none is told.
         top: the likeliest (token id, logprob), best first.
+        drafts: what became of the drafts among its tokens; None: there were none.
     """
 
     request_id: str
@@ -116,25 +121,57 @@ class Segment(msgspec.Struct, frozen=True):
     sampled: int | None = None
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
+    drafts: Drafts | None = None
 
     @property
     def num_cached(self) -> int:
         """Keys that were there before this step."""
         return self.kv_len - self.q_len
 
+    @property
+    def num_drafts(self) -> int:
+        """Of its tokens, the last so many are drafts."""
+        return self.drafts.fed if self.drafts else 0
+
+    @property
+    def num_kept(self) -> int:
+        """Its tokens whose keys stay, rejected drafts apart; after the last of them it sampled."""
+        return self.q_len - (self.drafts.rejected if self.drafts else 0)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The output tokens it gained in this step: accepted drafts, then the one sampled."""
+        sampled = () if self.sampled is None else (self.sampled,)
+        if self.drafts is None:
+            return sampled
+        first = self.q_len - self.num_drafts
+        return self.token_ids[first : first + self.drafts.used] + sampled
+
+    def fate(self, token: int) -> Fate | None:
+        """What became of one of its tokens, by number from 0; None: it is no draft."""
+        number = token - self.q_len + self.num_drafts
+        return self.drafts.fate(number) if self.drafts and number >= 0 else None
+
 
 class TokenCounts(msgspec.Struct, frozen=True):
-    """The token positions of a step's tensor, by what they were spent on."""
+    """The token positions of a step's tensor, by what they were spent on; `rejected`: on drafts that came to
+    nothing.
+    """
 
     prompt: int = 0
     decode: int = 0
     recomputed: int = 0
     dead: int = 0
     padding: int = 0
+    rejected: int = 0
 
     @property
     def total(self) -> int:
-        return self.prompt + self.decode + self.recomputed + self.dead + self.padding
+        return self.useful + self.dead + self.padding + self.rejected
+
+    @property
+    def useful(self) -> int:
+        return self.prompt + self.decode + self.recomputed
 
 
 class SlotRecord(msgspec.Struct, frozen=True):

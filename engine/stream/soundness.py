@@ -64,4 +64,7 @@ def _segment_flaw(segment: Segment, record: StepRecord) -> str:
         return f"the tokens of {segment.request_id!r} lie outside the step"
     if len(segment.token_ids) != segment.q_len:
         return f"{len(segment.token_ids)} tokens of {segment.request_id!r} where {segment.q_len} were fed"
+    drafts = segment.drafts
+    if drafts is not None and not 0 <= drafts.used <= drafts.accepted <= drafts.fed < segment.q_len:
+        return f"the drafts of {segment.request_id!r} do not add up"
     return ""

@@ -51,10 +51,11 @@ class ServedRequests:
         if isinstance(record, StepRecord):
             for segment in record.segments:
                 served = self._open.get(segment.request_id)
-                if served is not None and segment.sampled is not None:
-                    served.output_token_ids.append(segment.sampled)
-                    served.steps.append(record.step)
-                    served.logprobs.append(segment.logprob)
+                outputs = segment.outputs
+                if served is not None and outputs:
+                    served.output_token_ids += outputs
+                    served.steps += [record.step] * len(outputs)
+                    served.logprobs += [*[None] * (len(outputs) - 1), segment.logprob]
         ended = [self._open.pop(finish.request_id, None) for finish in record.events.finished]
         return [served for served in ended if served is not None and served.output_token_ids]
 

@@ -1,5 +1,8 @@
 """As much of vLLM's scheduler as the recorder touches: no packages of its own, one block a request.
 
+Its model's token at any position is the position's number. What it drafts stands in its requests'
+`spec_token_ids`, and the arithmetic of what is computed is vLLM's own.
+
 The real one is met by `make test-peers`; this is for what a real server cannot be made to do at will.
 """
 
@@ -34,6 +37,7 @@ class Request:
         self.num_preemptions = 0
         self.num_computed_tokens = 0
         self.num_output_placeholders = 0
+        self.spec_token_ids: list[int] = []
         self.stops_after = stops_after
         self.status = Status.WAITING
         self.sampling_params = SimpleNamespace(
@@ -71,6 +75,7 @@ class Scheduler:
             get_block_ids=lambda request_id: ([self.tables[request_id]],),
         )
         self.was_shut_down = False
+        self.num_drafts = getattr(vllm_config.speculative_config, "num_speculative_tokens", 0)
 
     def add_request(self, request: Request) -> None:
         self.requests[request.request_id] = request
@@ -88,14 +93,21 @@ class Scheduler:
             self.num_made += 1
             self.tables[request.request_id] = self.num_made
             new.append(SimpleNamespace(req_id=request.request_id, block_ids=([self.num_made],)))
-        counts = {}
+        counts, drafts = {}, {}
         for request in self.running:
-            if request.num_outputs + request.num_output_placeholders >= request.max_tokens:
-                continue  # its last token is on its way
-            num_tokens = len(request.all_token_ids) + request.num_output_placeholders
-            counts[request.request_id] = num_tokens - request.num_computed_tokens
-            request.num_computed_tokens = num_tokens
-            self._update_after_schedule(request)
+            ahead = request.num_output_placeholders
+            if (
+                ahead
+                and request.num_computed_tokens + 2 - ahead >= request.num_prompt_tokens + request.max_tokens
+            ):
+                continue  # its last token is on its way, even if all drafts are rejected
+            num_tokens = len(request.all_token_ids) + ahead
+            guessed, request.spec_token_ids = request.spec_token_ids, []
+            if guessed:
+                drafts[request.request_id] = guessed
+            counts[request.request_id] = num_tokens + len(guessed) - request.num_computed_tokens
+            request.num_computed_tokens = num_tokens + len(guessed)
+            self._update_after_schedule(request, len(guessed))
         old = [name for name in counts if name not in {one.req_id for one in new}]
         cached = SimpleNamespace(req_ids=old, new_block_ids=[None] * len(old), resumed_req_ids=set())
         return SimpleNamespace(
@@ -103,9 +115,10 @@ class Scheduler:
             scheduled_new_reqs=new,
             scheduled_cached_reqs=cached,
             preempted_req_ids=set(),
+            scheduled_spec_decode_tokens=drafts,
         )
 
-    def _update_after_schedule(self, request: Request) -> None:
+    def _update_after_schedule(self, request: Request, num_drafts: int) -> None:
         pass
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
@@ -114,16 +127,20 @@ class Scheduler:
             request = self.requests.get(request_id)
             if request is None:
                 continue
-            token = len(request.all_token_ids)
-            request.all_token_ids.append(token)
-            request.num_output_placeholders = max(0, request.num_output_placeholders - 1)
+            given = model_runner_output.sampled_token_ids[model_runner_output.req_id_to_index[request_id]]
+            drafts = scheduler_output.scheduled_spec_decode_tokens.get(request_id, ())
+            rejected = len(drafts) + 1 - len(given)
+            request.num_computed_tokens -= rejected
+            kept = []
+            while given and not request.is_finished():
+                kept.append(given.pop(0))
+                request.all_token_ids.append(kept[-1])
+            request.num_output_placeholders = max(0, request.num_output_placeholders - rejected - len(kept))
             reason = request.finish_reason
             if reason:
                 self.running.remove(request)
                 del self.requests[request_id]
-            outputs.append(
-                SimpleNamespace(request_id=request_id, new_token_ids=[token], finish_reason=reason)
-            )
+            outputs.append(SimpleNamespace(request_id=request_id, new_token_ids=kept, finish_reason=reason))
         return {0: SimpleNamespace(outputs=outputs)}
 
     def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
@@ -138,13 +155,14 @@ class Scheduler:
 
 
 class AsyncScheduler(Scheduler):
-    """Schedules a token before the one before it is there."""
+    """Schedules a token before the one before it is there; which tokens are drafted it does not know."""
 
-    def _update_after_schedule(self, request: Request) -> None:
-        request.num_output_placeholders += 1
+    def _update_after_schedule(self, request: Request, num_drafts: int) -> None:
+        request.num_output_placeholders += 1 + num_drafts
+        request.spec_token_ids = [-1] * self.num_drafts
 
 
-def config(**limits: Any) -> Any:
+def config(*, num_drafts: int = 0, **limits: Any) -> Any:
     return SimpleNamespace(
         model_config=SimpleNamespace(
             model="m", tokenizer="m", served_model_name=["served"], dtype="torch.float32", max_model_len=64
@@ -164,7 +182,7 @@ def config(**limits: Any) -> Any:
                 **limits,
             }
         ),
-        speculative_config=None,
+        speculative_config=SimpleNamespace(num_speculative_tokens=num_drafts) if num_drafts else None,
     )
 
 
@@ -187,8 +205,27 @@ def turn(scheduler: Any) -> Any:
 
 def take_in(scheduler: Any, output: Any) -> Any:
     """What a scheduled step brought, taken in."""
+    return scheduler.update_from_output(output, answer(scheduler, output))
+
+
+def answer(scheduler: Any, output: Any, rights: dict[str, int] | None = None) -> Any:
+    """What the model says to a step.
+
+    Args:
+        rights: how many of a request's drafts are right, where the scheduler does not know them.
+    """
     names = list(output.num_scheduled_tokens)
-    return scheduler.update_from_output(output, SimpleNamespace(req_ids=names))
+    sampled = []
+    for name in names:
+        drafts = output.scheduled_spec_decode_tokens.get(name, [])
+        request = scheduler.requests.get(name)
+        first = len(request.all_token_ids) if request else 0
+        right = min((rights or {}).get(name, 0), len(drafts))
+        while right < len(drafts) and drafts[right] == first + right:
+            right += 1
+        sampled.append(list(range(first, first + right + 1)))
+    places = {name: place for place, name in enumerate(names)}
+    return SimpleNamespace(req_ids=names, req_id_to_index=places, sampled_token_ids=sampled)
 
 
 class Ahead:

@@ -64,7 +64,7 @@ def test_positions_go_on_where_the_last_step_ended(name: str) -> None:
         for segment in record.segments:
             assert segment.position == computed[segment.request_id]
             assert segment.kv_len == segment.position + segment.q_len
-            computed[segment.request_id] = segment.kv_len
+            computed[segment.request_id] = segment.position + segment.num_kept
         for slot in record.slots:
             assert slot.num_computed_tokens == computed[slot.request_id]
 

@@ -20,7 +20,7 @@ import pytest
 from cbtui_vllm import lines as line_parts
 from cbtui_vllm import recorder as recorders
 from cbtui_vllm.recorder import Recorder
-from fake_vllm import Request, config, turn
+from fake_vllm import Request, config, take_in, turn
 
 from engine.attach import vllm_lines
 from engine.attach.vllm_fold import VllmFold
@@ -177,7 +177,7 @@ def test_a_step_under_way_when_a_reader_comes_keeps_its_number(
         wait_for(lambda: scheduler._recorder._stream.wants_key)
         following = scheduler.schedule()
         for one in (under_way, following):
-            scheduler.update_from_output(one, SimpleNamespace(req_ids=list(one.num_scheduled_tokens)))
+            take_in(scheduler, one)
         scheduler.shutdown()
         lines = [json.loads(line) for line in reader.makefile("rb")]
     assert [(one["k"], one["n"], one.get("out")) for one in lines[1:-1]] == [

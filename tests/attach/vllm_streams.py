@@ -2,6 +2,7 @@
 
 `vllm-tutorial.jsonl`: the tutorial's six requests, 3 slots. `vllm-pressed.jsonl`: seven requests on 10 KV
 blocks and a budget of 48 tokens: prompts in pieces, common beginnings, a preemption, an abort.
+`vllm-drafts.jsonl`: twelve requests, six at a time on 3 slots, each with 3 drafts looked up in its own text.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from engine.attach.vllm_lines import Line
 from engine.stream.records import Record, StepRecord
 
 DATA = Path(__file__).parents[1] / "data" / "attach"
-NAMES = ("tutorial", "pressed")
+NAMES = ("tutorial", "pressed", "drafts")
 
 
 def path_of(name: str) -> Path:

@@ -68,8 +68,8 @@ def test_giving_way_and_coming_back_are_turns() -> None:
 
 def test_the_token_a_step_made_is_found_by_the_step() -> None:
     first, second = told(3, 2, max_num_seqs=1).stories.values()
-    assert [first.token_at(step) for step in range(5)] == [None, 0, 1, 2, None]
-    assert [second.token_at(step) for step in range(3, 7)] == [None, 0, 1, None]
+    assert [list(first.tokens_at(step)) for step in range(5)] == [[], [0], [1], [2], []]
+    assert [list(second.tokens_at(step)) for step in range(3, 7)] == [[], [0], [1], []]
 
 
 @given(scenarios(), st.integers(0, 3), st.integers(1, 12))

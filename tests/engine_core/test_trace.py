@@ -55,7 +55,7 @@ def test_a_cut_trace_keeps_whole_lines_and_names_the_broken_one(trace: bytes, da
 
 
 def test_a_newer_schema_is_refused_by_number() -> None:
-    file = io.BytesIO(written([]).replace(b'"schema_version":2', b'"schema_version":99'))
+    file = io.BytesIO(written([]).replace(b'"schema_version":%d' % SCHEMA_VERSION, b'"schema_version":99'))
     with pytest.raises(TraceError, match=f"schema 99, this program reads up to {SCHEMA_VERSION}"):
         read_header(file)
 

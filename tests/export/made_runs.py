@@ -23,6 +23,7 @@ TRACES = (
     "preempted",
     "vllm-tutorial",
     "vllm-pressed",
+    "vllm-drafts",
 )
 #: Texts that would be markup, script, an attribute's end, a terminal's orders, or read backwards.
 HOSTILE = (

@@ -25,7 +25,7 @@ def test_a_row_a_request_and_a_row_a_step(mode: str) -> None:
     made = sum(len(story.output_token_ids) for story in run.stories)
     assert sum(int(row["output_tokens"]) for row in steps) == made
     assert sum(int(row["output_tokens"]) for row in requests) == made
-    for kind in ("prompt", "decode", "recomputed", "dead", "padding"):
+    for kind in ("prompt", "decode", "recomputed", "dead", "padding", "rejected"):
         total = sum(getattr(step.tokens, kind) for step in run.steps)
         assert sum(int(row[f"{kind}_tokens"]) for row in steps) == total
 

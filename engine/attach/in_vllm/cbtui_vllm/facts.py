@@ -49,6 +49,7 @@ def facts_of(config: Any, scheduler: Any) -> dict[str, Any]:
         "policy": str(limits.policy),
         "prefix_caching": bool(cache.enable_prefix_caching),
         "speculative": bool(config.speculative_config),
+        "drafts": getattr(config.speculative_config, "num_speculative_tokens", None) or 0,
         "tensor_parallel": parallel.tensor_parallel_size,
         "pipeline_parallel": parallel.pipeline_parallel_size,
         "data_parallel": parallel.data_parallel_size,

@@ -13,10 +13,12 @@ Lines are JSON objects; `k` says which:
     p       the prompt of a request whose line in a keyframe left it out
     s       a step was scheduled: `n`, `t` start and `d` duration, `rows` [[r, tokens, first position]…]
             (none: those of the step before, one more token each),
+            `drafts` {r: ids} of a row's last tokens that are drafts (-1: only the workers know it),
             `tables` {r: block ids} replaced, `more` {r: block ids} appended, `pre` preempted, `run`, `wait`,
             and `q` [[r, status]…], the first that wait, where that changed; `n` 0: nothing but preemptions
     o       what came of step `n`: `t` when its tokens came, `d` duration of taking them in, `out`
-            [[r, [tokens]]…] or `tok`, one token for each of its rows, `end` [[r, reason]…], `free` blocks,
+            [[r, [tokens]]…] or `tok`, one token for each of its rows, `rej` [[r, drafts rejected]…], `end`
+            [[r, reason]…], `free` blocks,
             `order` the rows as they really lay in the batch, where that differs; `n` 0: of no step here
     f       requests ended from outside: `end`
     cost    every `COST_EVERY` steps: steps, seconds inside these hooks, processor seconds of the thread,
@@ -126,3 +128,21 @@ def one_token_each(outputs: list[Any], numbers: Mapping[str, int], rows: list[in
         return [token for one in outputs for (token,) in (one.new_token_ids,)]
     except ValueError:
         return None
+
+
+def rejected_drafts(scheduled: Any, model_output: Any, numbers: Mapping[str, int]) -> list[tuple[int, int]]:
+    """How many drafts of a step were rejected, by request; looked at before vLLM takes the tokens in, for
+    it cuts off those behind a request's end.
+
+    Args:
+        scheduled, model_output: what went into the model, and what came out.
+        numbers: of the requests, in the stream.
+    """
+    rejected = []
+    for request_id, drafts in scheduled.scheduled_spec_decode_tokens.items():
+        place = model_output.req_id_to_index.get(request_id)
+        given = 0 if place is None else len(model_output.sampled_token_ids[place])
+        # One token more than the drafts accepted; none at all where the request had to give way.
+        if request_id in numbers and 0 < given <= len(drafts):
+            rejected.append((numbers[request_id], len(drafts) - given + 1))
+    return rejected

@@ -19,6 +19,7 @@ from .lines import (
     finished_key,
     first_waiting,
     one_token_each,
+    rejected_drafts,
     tables_changed,
     tables_whole,
     with_prompt,
@@ -93,6 +94,8 @@ class Recorder:
         self._computed = 0
         #: The first step after the last keyframe.
         self._key_step = 0
+        #: Drafts rejected in the step whose tokens are being taken in.
+        self._rejected: list[tuple[int, int]] = []
         self._order: tuple[list[str], list[int], list[int]] = ([], [], [])
 
     # -- hooks --------------------------------------------------------------------------------
@@ -144,6 +147,11 @@ class Recorder:
             line["rows"] = rows
         if preempted:
             line["pre"] = preempted
+        if output.scheduled_spec_decode_tokens:
+            # Copied: vLLM writes into it, and lets requests share a list.
+            line["drafts"] = {
+                self._numbers[one]: tuple(ids) for one, ids in output.scheduled_spec_decode_tokens.items()
+            }
         self._add_tables(line, scheduler, output)
         queue = (line["wait"], self._num_moved, preempted, bool(output.scheduled_new_reqs))
         if queue != self._queue or self._has_own_reasons:
@@ -154,6 +162,13 @@ class Recorder:
                 self._waiting = line["q"] = waiting
         self._begin(output, self._row_numbers)
         self._put(line)
+
+    @guarded
+    def answered(self, scheduled: Any, model_output: Any) -> None:
+        """A step's tokens have come and are about to be taken in."""
+        self._rejected = []
+        if self._is_followed and scheduled.scheduled_spec_decode_tokens:
+            self._rejected = rejected_drafts(scheduled, model_output, self._numbers)
 
     @guarded
     def updated(self, scheduler: Any, step: tuple[Any, Any, Any], start_s: float, end_s: float) -> None:
@@ -193,6 +208,8 @@ class Recorder:
             line["out"] = out
         else:
             line["tok"] = tokens
+        if self._rejected:
+            line["rej"] = self._rejected
         if end:
             line["end"] = end
         if order != rows:

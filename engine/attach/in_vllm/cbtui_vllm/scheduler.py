@@ -62,6 +62,8 @@ class RecordingScheduler(Scheduler):
     def update_from_output(
         self, scheduler_output: Any, model_runner_output: Any, *args: Any, **kwargs: Any
     ) -> Any:
+        if self._recorder is not None:
+            self._recorder.answered(scheduler_output, model_runner_output)
         start_s = monotonic()
         outputs = super().update_from_output(scheduler_output, model_runner_output, *args, **kwargs)
         if self._recorder is not None:

@@ -2,6 +2,7 @@
 
     make bench                              all parts, three rounds (half an hour on two cores)
     make bench PARTS=step,peers ROUNDS=1    some of them, once
+    make bench PARTS=attach                 what attach costs a server; vLLM where make test-peers made one
     make bench SCALE=0.1                    outputs a tenth as long: a quick look, prompts weigh more
     make bench JSON=bench.json              the numbers as data too
     make bench THREADS=1 CPU=1              processor time: for a machine that others use too

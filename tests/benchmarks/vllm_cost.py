@@ -23,8 +23,8 @@ MOST_SHARE = 2.0
 MOST_HOOKS = {3: 100.0, 64: 100.0, 256: 200.0}
 #: Outputs of one run, beside the tutorial's: short runs in many turns, for one per cent is to be told apart.
 RUN_SCALE = 0.1
-RUNS_A_ROUND = 4
-STEPS_A_ROUND = 150
+RUNS_A_ROUND = 3
+STEPS_A_ROUND = 100
 
 
 def vllm_cost(report: Report, rounds: int, scale: float, threads: tuple[int, ...]) -> None:

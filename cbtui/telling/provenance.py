@@ -33,6 +33,7 @@ _NAMES = {
     "waiting_requests": "who waits",
     "finish": "how it ended",
     "mode": "the mode",
+    "ranks": "what other ranks do",
 }
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from random import Random
+from types import MappingProxyType
 
 import httpx2
 import msgspec
@@ -105,6 +106,7 @@ class Prompts:
         now_s: the source's clock.
         indices: arrival numbers, shared with whoever else numbers requests.
         n_top: as `body_of` has it.
+        headers: sent along with each.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Prompts:
         now_s: Callable[[], float],
         indices: count[int],
         n_top: int = N_TOP,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._address, self._key = address, key
         self._model = model
@@ -123,6 +126,7 @@ class Prompts:
         self._now_s = now_s
         self._indices = indices
         self._n_top = n_top
+        self._headers = headers
         self._seeds = Random()
         self._news: deque[_News] = deque()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -274,7 +278,7 @@ class Prompts:
         if self._client is None:
             self._client = httpx2.AsyncClient(
                 base_url=self._address.url,
-                headers=headers_of(self._key),
+                headers={**self._headers, **headers_of(self._key)},
                 timeout=httpx2.Timeout(SILENCE_S, connect=CONNECT_S),
                 limits=httpx2.Limits(max_connections=None),
                 follow_redirects=False,

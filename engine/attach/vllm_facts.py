@@ -1,4 +1,4 @@
-"""What a recording vLLM says of itself, as a screen needs it. Pure.
+"""What a recording vLLM says of itself, as a screen needs it. Pure but for the look for other ranks' sockets.
 
 `provenance_of` is the place that says what in the records is not the server's own word.
 """
@@ -6,16 +6,23 @@
 from __future__ import annotations
 
 from engine.attach.vllm_lines import VERSION, Cost, Header
+from engine.attach.vllm_ranks import others_in_words
 from engine.config import SLOT_LIMIT, ConfigError, EngineConfig
 from engine.runner import ModelInfo
 from engine.stream.records import Provenance
 
 
 def provenance_of(header: Header, address: str) -> Provenance:
-    """Whose records these are, and what in them the server does not say itself."""
+    """Whose records these are, and what in them the server does not say itself.
+
+    Args:
+        address: of its socket, beside which those of other ranks are; empty: it is a file.
+    """
     engine = f"vLLM {header.vllm}".strip()
-    if header.data_parallel > 1:
-        engine += f", data-parallel rank {header.rank} of {header.data_parallel}"
+    absent = [("logprobs", "vLLM computes them for those who ask only")]
+    if header.is_rank or header.data_parallel > 1:
+        engine += f", data-parallel rank {header.rank}"
+        absent.append(("ranks", others_in_words(address, header.rank)))
     inferred = [
         ("mask", "it follows from the query and context lengths"),
         ("slots", "a request is drawn where it entered the batch; vLLM moves it up when others end"),
@@ -29,7 +36,7 @@ def provenance_of(header: Header, address: str) -> Provenance:
         engine=engine,
         address=address,
         inferred=tuple(inferred),
-        absent=(("logprobs", "vLLM computes them for those who ask only"),),
+        absent=tuple(absent),
         no_modes=_no_modes(mode_of(header)),
     )
 

@@ -23,6 +23,8 @@ from engine.live.standing import standing_after
 from engine.live.state import Arriving, Failure
 from engine.stream.records import Events, Finish, Provenance, QuietRecord, Record, RequestRecord, StepRecord
 
+#: Of a data-parallel server the first rank is followed: what is typed goes there.
+FOLLOWED_RANK = {"X-data-parallel-rank": "0"}
 _UNTOLD = "it says so once it runs"
 _STARTING = Provenance(engine="vLLM", absent=(("budget", _UNTOLD), ("mode", _UNTOLD)))
 
@@ -68,7 +70,14 @@ class LaunchedVllm:
         opened = self._stream.open()
         # No logprobs: the first one asked for costs a vLLM on the CPU a compilation of 13 s, in a step.
         self._prompts = Prompts(
-            read_address(child.url), Key(), opened.info.name, None, time.monotonic, count(), n_top=0
+            read_address(child.url),
+            Key(),
+            opened.info.name,
+            None,
+            time.monotonic,
+            count(),
+            n_top=0,
+            headers=FOLLOWED_RANK,
         )
         early, self._early = self._early, []
         self.submit(early)

@@ -42,6 +42,7 @@ class Header(_Line, frozen=True, tag="header"):
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     data_parallel: int = 1
+    is_rank: bool = False
     rank: int = 0
 
 

@@ -65,7 +65,8 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 #: What a source may have to infer, or not know at all. `steps`: where one ends and the next begins, and
 #: `times` when; `row`: the order of sequences in it; `requests`: who is in a step at all; `prompt_tokens`,
 #: `output_tokens`, `drafts`: their ids (counts are known); `blocks`: block tables; `kv`: the pool's size and
-#: use; `waiting`: how many wait; `waiting_requests`: which, and why; `finish`: why and when a request ended.
+#: use; `waiting`: how many wait; `waiting_requests`: which, and why; `finish`: why and when a request ended;
+#: `ranks`: what the other ranks of a data-parallel server do.
 FACTS = (
     "steps",
     "times",
@@ -85,6 +86,7 @@ FACTS = (
     "waiting_requests",
     "finish",
     "mode",
+    "ranks",
 )
 
 

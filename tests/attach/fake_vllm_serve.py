@@ -64,6 +64,9 @@ def serve(scheduler: object, port: int) -> None:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.headers["X-data-parallel-rank"] != "0":
+                self.answer(400, b'{"error": {"message": "another rank would take it, unseen"}}')
+                return
             if "refuse" in body["prompt"]:
                 self.answer(400, b'{"error": {"message": "not this one"}}')
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import time
 from typing import Any
@@ -53,6 +54,7 @@ def facts_of(config: Any, scheduler: Any) -> dict[str, Any]:
         "tensor_parallel": parallel.tensor_parallel_size,
         "pipeline_parallel": parallel.pipeline_parallel_size,
         "data_parallel": parallel.data_parallel_size,
+        "is_rank": is_rank(config),
         "rank": rank_of(config),
         "pid": os.getpid(),
         "t": time.monotonic(),
@@ -64,6 +66,13 @@ def rank_of(config: Any) -> int:
     """This engine's number among a data-parallel server's."""
     parallel = config.parallel_config
     return int(getattr(parallel, "data_parallel_index", None) or parallel.data_parallel_rank or 0)
+
+
+def is_rank(config: Any) -> bool:
+    """Whether this engine is one of a data-parallel server's. Ranks that need not wait for each other are
+    told that they are alone; their process has the name."""
+    name = multiprocessing.current_process().name
+    return config.parallel_config.data_parallel_size > 1 or name.startswith("EngineCore_DP")
 
 
 def _served_name(model: Any) -> str:

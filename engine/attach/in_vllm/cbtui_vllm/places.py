@@ -1,7 +1,8 @@
 """Where the stream goes: a Unix socket that readers connect to, or a file.
 
 `CBTUI_VLLM_STREAM` says `unix:PATH` or a file's PATH. Without it a socket is made in a folder of the
-user's own, `cbtui-vllm-PID.sock` (see `default_socket`).
+user's own, `cbtui-vllm-PID.sock` (see `default_socket`). Ranks of a data-parallel server lie side by side:
+`s.sock`, `s-dp1.sock`, …
 """
 
 from __future__ import annotations
@@ -39,14 +40,18 @@ def default_socket(pid: int) -> Path:
     return runtime_folder() / f"cbtui-vllm-{pid}.sock"
 
 
-def place_of(setting: str | None, rank: int = 0) -> Place:
+def place_of(setting: str | None, rank: int = 0, *, pid: int | None = None) -> Place:
     """The place a setting names; of a data-parallel server each rank but the first has its own.
+
+    Args:
+        rank: its number.
+        pid: of the process that names the default place; None: this one.
 
     Raises:
         ValueError: the setting names nothing.
     """
     if not setting:
-        return _of_rank(Place(default_socket(os.getpid()), is_socket=True), rank)
+        return _of_rank(Place(default_socket(pid or os.getpid()), is_socket=True), rank)
     is_socket = setting.startswith("unix:")
     path = setting.removeprefix("unix:")
     if not path:

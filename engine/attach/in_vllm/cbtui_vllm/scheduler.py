@@ -15,7 +15,7 @@ from typing import Any
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
-from .facts import facts_of, rank_of
+from .facts import facts_of, is_rank, rank_of
 from .places import VARIABLE, place_of
 from .recorder import Recorder
 from .stream import Stream
@@ -36,7 +36,9 @@ class RecordingScheduler(Scheduler):
     def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(vllm_config, *args, **kwargs)
         try:
-            place = place_of(os.environ.get(VARIABLE), rank_of(vllm_config))
+            # Ranks are found side by side under the process that started all of them.
+            pid = os.getppid() if is_rank(vllm_config) else os.getpid()
+            place = place_of(os.environ.get(VARIABLE), rank_of(vllm_config), pid=pid)
             self._recorder = Recorder(Stream(place, facts_of(vllm_config, self)), self)
             command = "attach" if place.is_socket else "replay"
             _log.info("cbtui: to watch every step: cbtui %s %s", command, place)

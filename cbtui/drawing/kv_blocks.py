@@ -88,6 +88,8 @@ class PoolDrawing:
         self.badges: Badges = frame.badges
         self.size = frame.state.config.block_size
         self.num_blocks = record.num_blocks
+        #: How long a dead row holds its blocks: in static batching, and on a server that schedules ahead.
+        self._until = "until the wave ends" if record.mode == "static" else "for one more row"
         self.owners = owners_of(frame)
         self._reusable = reusable_blocks(frame)
         self._holders: dict[int, list[tuple[Owner, int]]] = {}
@@ -178,7 +180,7 @@ class PoolDrawing:
                     (f" {count(len(owner.block_ids), 'block'):<11}", ""),
                     (places.ljust(23), "dim"),
                     (ranges(owner.block_ids), "dim"),
-                    ("  held until the wave ends" if owner.is_dead else "", "warn"),
+                    (f"  held {self._until}" if owner.is_dead else "", "warn"),
                 )
             )
         return lines

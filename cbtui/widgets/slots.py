@@ -87,7 +87,10 @@ def _row(
         note = f"slot held {count(held.held_steps, 'step')}"
         note_style = "warn"
     elif reason:
-        phase, note = _ended(reason), "slot held until the wave ends" if held or _holds(frame) else ""
+        until = (
+            "until the wave ends" if frame.record and frame.record.mode == "static" else "for one more row"
+        )
+        phase, note = _ended(reason), f"slot held {until}" if held or _holds(frame) else ""
         note_style = "warn"
     if reason and story.verified is not None:
         words = f"{mark(story.verified)[0]} {short_words(story.verified)}"

@@ -12,12 +12,17 @@ from typing import Any
 import fake_vllm
 import pytest
 from fake_vllm import Ahead, Request, config
+from textual.pilot import Pilot
 
+from cbtui.app import CbtuiApp
+from cbtui.looks.pieces import plain
+from cbtui.widgets.lines import LinesView
 from engine.attach import vllm_lines
 from engine.attach.vllm_fold import VllmFold
 from engine.stream.ledger import Ledger
 from engine.stream.records import Record, StepRecord
 from engine.stream.soundness import Soundness
+from tests.app.replay import Feeder, drive
 
 PATIENCE_S = 20.0
 
@@ -123,6 +128,33 @@ def test_a_row_that_was_scheduled_before_its_request_chose_to_stop_is_dead_work(
     ledger = ledger_of(records)
     assert [len(ledger[name].output_token_ids) for name in ("stops", "goes on", "next")] == [2, 4, 2]
     assert ledger["stops"].dead_steps == 1
+
+
+def test_the_screen_says_why_a_row_is_dead_where_no_wave_holds_it(scheduler: Any, folder: Path) -> None:
+    reader = Reader(folder)
+    wait_for_reader(scheduler)
+    scheduler.add_request(Request("stops", [1, 2, 3], 9, stops_after=2))
+    scheduler.add_request(Request("goes on", [4, 5], 4))
+    Ahead(scheduler, depth=3).drain()
+    scheduler.shutdown()
+    feeder = Feeder()
+    feeder.play(reader.records(), upto=3)
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        assert "slot held for one more row" in panel(app, "#slots")
+        await pilot.press("escape", "left_square_bracket")
+        words = " ".join(panel(app, "#happened").split())
+        assert "Slot 0 is dead: A ended at step 2, when its next row had been" in words
+        assert "wave" not in words and "continuous mode" not in words
+        await pilot.press("k")
+        held = [plain(line) for line in app.screen.query_one(LinesView).visible_lines()]
+        assert any("held for one more row" in line for line in held)
+
+    drive(feeder, script)
+
+
+def panel(app: CbtuiApp, name: str) -> str:
+    return "\n".join(plain(line) for line in app.main.query_one(name, LinesView).visible_lines())
 
 
 def test_a_request_ended_from_outside_leaves_after_its_last_row(scheduler: Any, folder: Path) -> None:

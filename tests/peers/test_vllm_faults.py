@@ -166,7 +166,7 @@ def test_readers_that_stall_or_die_cost_nobody_else_anything(
     assert kinds[kinds.index("lost") + 1] == "key"
     said(
         f"a reader that stalls, another that is killed: {len(first) + len(answers)} requests answered; a "
-        f"third missed nothing of {len(good.steps):,} steps; the stalled one is told of {lost[0]:,} lost lines"
+        f"third missed nothing of {len(good.steps):,} steps; the stalled one heard of {lost[0]:,} lost lines"
     )
 
 

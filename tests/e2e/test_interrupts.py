@@ -110,7 +110,7 @@ def test_ctrl_z_goes_to_the_shell_and_fg_comes_back() -> None:
 
 
 def test_without_a_shell_ctrl_z_says_so_and_nothing_is_stuck() -> None:
-    with Terminal([*CBTUI, "launch", "--raw"], env=ENV) as terminal:
+    with Terminal([*CBTUI, "launch", "--raw", "--speed", "max"], env=ENV) as terminal:
         terminal.wait_for("type a prompt")
         terminal.press("\x1a")
         terminal.wait_for("there is no shell to go back to")
@@ -119,7 +119,7 @@ def test_without_a_shell_ctrl_z_says_so_and_nothing_is_stuck() -> None:
         terminal.wait_for("lines were pasted")
         terminal.press("enter")
         terminal.wait_for("finished .*length")
-        terminal.wait_for("idle")
+        terminal.wait_for("○ idle")
         terminal.press("ctrl+q")
         assert terminal.wait_for_end() == 0
         assert terminal.title == title, "no text has set the terminal's title"

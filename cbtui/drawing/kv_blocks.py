@@ -14,7 +14,7 @@ from cbtui.following.frame import Frame
 from cbtui.looks.pieces import Line, Piece, clip_line, say
 from cbtui.telling.naming import Badges
 from cbtui.telling.words import badge_cell, badge_cells, count, names, percent, ranges
-from engine.stream.records import Segment, StepRecord
+from engine.stream.records import NO_BLOCK, Segment, StepRecord
 
 FREE, REUSABLE, DEAD = "·", "◇", "░"
 _EIGHTHS = "▏▏▎▍▌▋▊▉"
@@ -33,6 +33,11 @@ class Owner:
     filled: int
     is_dead: bool = False
 
+    @property
+    def held(self) -> list[int]:
+        """The blocks it holds: a window may have left some of its table."""
+        return [block for block in self.block_ids if block != NO_BLOCK]
+
 
 def owners_of(frame: Frame) -> list[Owner]:
     """Who owned blocks in the shown step, in slot order."""
@@ -50,6 +55,7 @@ def owners_of(frame: Frame) -> list[Owner]:
             is_dead = segment.kind == "dead"
             # A dead row's token is fed to keep the shape; what it holds is what was there before.
             filled = segment.position + (0 if is_dead else segment.num_kept)
+            filled -= segment.block_ids.count(NO_BLOCK) * frame.state.config.block_size
             owners.append(Owner(slot.request_id, segment.block_ids, filled, is_dead))
     return owners
 
@@ -95,6 +101,8 @@ class PoolDrawing:
         self._holders: dict[int, list[tuple[Owner, int]]] = {}
         for owner in self.owners:
             for place, block in enumerate(owner.block_ids):
+                if block == NO_BLOCK:
+                    continue
                 self._holders.setdefault(block, []).append((owner, place))
         self._gutter = len(f"{self.num_blocks - 1:,}") + 1
         self.row = _blocks_a_row((cells - self._gutter) // 2, self.num_blocks)
@@ -173,13 +181,14 @@ class PoolDrawing:
         width = badge_cells(self.badges, [owner.request_id for owner in self.owners])
         lines: list[Line] = []
         for owner in self.owners:
-            places = f" {owner.filled:,} of {len(owner.block_ids) * self.size:,} places"
+            held = owner.held
+            places = f" {owner.filled:,} of {len(held) * self.size:,} places"
             lines.append(
                 (
                     *badge_cell(self.badges[owner.request_id], width),
-                    (f" {count(len(owner.block_ids), 'block'):<11}", ""),
+                    (f" {count(len(held), 'block'):<11}", ""),
                     (places.ljust(23), "dim"),
-                    (ranges(owner.block_ids), "dim"),
+                    (ranges(held), "dim"),
                     (f"  held {self._until}" if owner.is_dead else "", "warn"),
                 )
             )

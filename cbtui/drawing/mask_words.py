@@ -13,7 +13,7 @@ from cbtui.looks.pieces import Line, Piece, line_width
 from cbtui.telling.naming import Badges
 from cbtui.telling.words import ranges
 from engine.step.mask import LayerKind, query_run
-from engine.stream.records import Segment, StepRecord
+from engine.stream.records import NO_BLOCK, Segment, StepRecord
 
 #: The bytes of a sequence's token at a position in a step; None: not known.
 TokenAt = Callable[[Segment, int], bytes | None]
@@ -95,7 +95,7 @@ def _others(record: StepRecord, area: Area) -> str:
 def _blocks(key: Segment, area: Area, words: Words) -> str:
     """In which KV blocks some cached keys lie; empty where the record does not say."""
     first, last = (key_position(key, place) // words.block_size for place in (area.key, area.key_stop - 1))
-    if last >= len(key.block_ids):
+    if last >= len(key.block_ids) or NO_BLOCK in key.block_ids[first : last + 1]:
         return ""
     if first == last:
         return f" in KV block {key.block_ids[first]}"

@@ -10,7 +10,7 @@ from cbtui.drawing.window import merged
 from cbtui.looks.pieces import Line, Piece, clip_line, line_width
 from cbtui.telling.naming import Badges
 from engine.stream.drafts import Fate
-from engine.stream.records import Segment, StepRecord
+from engine.stream.records import NO_BLOCK, Segment, StepRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,9 @@ def token_words(
     ]
     if data is not None and not data.isascii():
         pieces.append((f" · bytes {data.hex(' ').upper()}", "dim"))
-    if position // block_size < len(segment.block_ids):
-        pieces.append((f" · KV block {segment.block_ids[position // block_size]}", ""))
+    blocks = segment.block_ids[position // block_size :]
+    if blocks and blocks[0] != NO_BLOCK:
+        pieces.append((f" · KV block {blocks[0]}", ""))
     pieces.append((" · ", "dim"))
     outcome = _outcome(segment, place.token, text)
     if outcome == _STORED and line_width((*pieces, *outcome)) > width:

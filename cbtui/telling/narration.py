@@ -99,7 +99,7 @@ def events_of(record: Record, ledger: Ledger, badges: Badges) -> list[Event]:
     lines += _entered(events, ledger, badges, mode, record.step)
     for gone in events.preempted:
         lost = count(gone.lost_tokens, "token")
-        why = ", surplus" if gone.reason == "slots" else ""
+        why = {"slots": ", surplus", "reset": ", for the KV cache was reset"}.get(gone.reason, "")
         gave_way = f" gave way in slot {gone.slot}{why}: {lost} to be fed again"
         lines.append(say(names(badges, [gone.request_id]), gave_way))
     lines += _ended(events, badges)

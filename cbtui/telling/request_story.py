@@ -17,7 +17,7 @@ from cbtui.telling.words import count, seconds
 from cbtui.telling.words import percent as share
 from engine.stream.ledger import RequestStory, Turn
 from engine.stream.metrics import percentile
-from engine.stream.records import Segment
+from engine.stream.records import NO_BLOCK, Segment
 
 #: Lines of the plot of gaps between tokens.
 PLOT_HEIGHT = 4
@@ -131,12 +131,13 @@ class StoryLines:
             lines.append(_dim(" none in this step"))
         else:
             size = self.frame.state.config.block_size
-            held = segment.position + segment.num_kept
-            table = " ".join(str(block) for block in segment.block_ids)
+            left = segment.block_ids.count(NO_BLOCK)
+            held = segment.position + segment.num_kept - left * size
+            table = " ".join("–" if block == NO_BLOCK else str(block) for block in segment.block_ids)
             lines.append(
                 (
-                    (f" {count(len(segment.block_ids), 'block')}", "strong"),
-                    (f", {held:,} of {count(len(segment.block_ids) * size, 'place')} filled", "dim"),
+                    (f" {count(len(segment.block_ids) - left, 'block')}", "strong"),
+                    (f", {held:,} of {count((len(segment.block_ids) - left) * size, 'place')} filled", "dim"),
                 )
             )
             lines += [((" ", ""), *line) for line in wrap(((table, ""),), max(8, self.cells - 2))[:4]]

@@ -16,6 +16,12 @@ from engine.stream.records import Release, Segment, StepRecord
 _DRAFTED_TOLD = 4
 #: Up to so many sequences a sum is written out.
 _SUMMANDS = 6
+#: Why a request gave its KV back.
+_LACKED = {
+    "slots": "There were more requests than slots: ",
+    "kv_blocks": "There were not enough free KV blocks: ",
+    "reset": "The server was told to empty its KV cache: ",
+}
 
 
 def step_sentences(frame: Frame) -> list[Line]:
@@ -317,9 +323,7 @@ class _Teller:
     def gave_way(self) -> list[Line]:
         return [
             say(
-                "There were more requests than slots: "
-                if one.reason == "slots"
-                else "There were not enough free KV blocks: ",
+                _LACKED[one.reason],
                 self._name(one.request_id),
                 f" gave its own back and waits again; {count(one.lost_tokens, 'token')} must be fed anew.",
             )

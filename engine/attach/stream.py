@@ -105,6 +105,8 @@ class StreamSource:
         assert self._socket is not None
         data = self._socket.recv(_CHUNK)
         if not data:
+            if isinstance(self._reader, VllmLines) and self._reader.over:
+                raise SourceOver(self._reader.over)
             raise SourceLost(f"{self._path} was closed by the server")
         self._buffer += data
         if len(self._buffer) > _LINE_MOST and b"\n" not in self._buffer:

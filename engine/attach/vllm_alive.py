@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from engine.attach.vllm_lines import Arrived, Scheduled
-from engine.attach.vllm_requests import Blocks, Followed, Lanes
-from engine.stream.records import UNKNOWN_TOKEN, Admission, Finish, Preemption, Release
+from engine.attach.vllm_lines import Arrived, Chunk, Scheduled
+from engine.attach.vllm_requests import Blocks, Followed, Lanes, table_from
+from engine.stream.records import NO_BLOCK, UNKNOWN_TOKEN, Admission, Finish, Preemption, Release
 
 #: vLLM's reasons in the records' words; others stand as they are.
 _REASONS = {"repetition": "stop"}
@@ -38,6 +38,13 @@ class Alive:
         """The request of a line; a new one, if it was not there."""
         return self.requests.setdefault(line.r, _followed(line))
 
+    def go_on(self, line: Chunk) -> None:
+        """A request goes on with another chunk; of its outputs vLLM has kept some as part of the prompt."""
+        request = self.requests.get(line.r)
+        if request is not None:
+            request.tokens, request.num_prompt = list(line.prompt), len(line.prompt)
+            request.max_tokens = line.max
+
     def begin_again(self, lines: Iterable[Arrived]) -> list[Release]:
         """Take over who is alive from a keyframe; whoever is not in it must have been finished.
 
@@ -54,8 +61,8 @@ class Alive:
             request.tokens = [*_prompt_of(line), *line.out]
             request.computed = line.at
             request.high_water = max(request.high_water, line.at)
-            request.table = list(line.table)
-            self.blocks.hold(line.table)
+            request.table = table_from(line.table)
+            self.blocks.hold(request.table)
             if request.lane is not None and line.on:
                 request.lane = self._lanes.take(request.lane)
             elif not line.on and request.lane is not None:
@@ -70,17 +77,19 @@ class Alive:
             request = self.requests.get(number)
             if request is None or request.lane is None:
                 continue
+            reason = "reset" if number in scheduled.reset else "kv_blocks"
             self._happened.preempted.append(
-                Preemption(request.request_id, request.lane, request.computed, "kv_blocks")
+                Preemption(request.request_id, request.lane, request.computed, reason)
             )
             self._lanes.leave(request.lane)
             self.blocks.release(request.table)
             request.lane, request.computed, request.table = None, 0, []
         for number, table in scheduled.tables.items():
             if (request := self.requests.get(number)) is not None:
-                self.blocks.hold(table)
+                whole = table_from(table)
+                self.blocks.hold(whole)
                 self.blocks.release(request.table)
-                request.table = list(table)
+                request.table = whole
         for number, more in scheduled.more.items():
             if (request := self.requests.get(number)) is not None:
                 self.blocks.hold(more)
@@ -150,9 +159,12 @@ class Alive:
         return [number for number, request in self.requests.items() if request.is_over]
 
     def kv_tokens(self, block_size: int) -> int:
-        """Tokens whose KV the running ones hold; those of a shared block count once."""
-        computed = sum(one.computed for one in self.requests.values() if one.lane is not None)
-        return max(0, computed - self.blocks.num_shared_again * block_size)
+        """Tokens whose KV the running ones hold; those of a shared block count once, those a window has left
+        not at all."""
+        running = [one for one in self.requests.values() if one.lane is not None]
+        computed = sum(one.computed for one in running)
+        left = sum(one.table.count(NO_BLOCK) for one in running)
+        return max(0, computed - (left + self.blocks.num_shared_again) * block_size)
 
     def take_happened(self) -> Happened:
         """What happened since the last call."""

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from engine.attach.vllm_lines import VERSION, Cost, Header
 from engine.attach.vllm_ranks import others_in_words
 from engine.config import SLOT_LIMIT, ConfigError, EngineConfig
@@ -77,20 +79,25 @@ def info_of(header: Header, tokenizer_path: str = "", *, has_chat_template: bool
 
 
 def config_of(header: Header) -> EngineConfig:
-    """Its limits, as far as this engine has them, too."""
+    """Its limits, as far as this engine has them, too; of those that do not fit here as few
+    as possible stay at the usual."""
     limits = {
         "mode": mode_of(header),
         "max_num_seqs": min(header.max_num_seqs, SLOT_LIMIT),
         "max_num_batched_tokens": header.max_num_batched_tokens,
         "max_model_len": header.max_model_len,
-        "block_size": header.block_size,
         "num_blocks": header.num_blocks,
+        "block_size": header.block_size,
         "prefix_caching": header.prefix_caching,
     }
-    try:
-        return EngineConfig(**limits)  # type: ignore[arg-type]
-    except ConfigError:
-        return EngineConfig()
+    for count in range(len(limits)):
+        for left_out in combinations(limits, count):
+            try:
+                kept = {name: value for name, value in limits.items() if name not in left_out}
+                return EngineConfig(**kept)  # type: ignore[arg-type]
+            except ConfigError:
+                pass
+    return EngineConfig()
 
 
 def mode_of(header: Header) -> str:

@@ -17,6 +17,7 @@ from engine.attach.vllm_alive import Alive
 from engine.attach.vllm_facts import figures_of, mode_of
 from engine.attach.vllm_lines import (
     Arrived,
+    Chunk,
     Cost,
     Ended,
     Fault,
@@ -25,8 +26,10 @@ from engine.attach.vllm_lines import (
     Line,
     Lost,
     Output,
+    Over,
     Prompt,
     Scheduled,
+    Standing,
 )
 from engine.attach.vllm_requests import Followed
 from engine.attach.vllm_steps import lacking, rejected_in, row_order, segments_of, slots_of
@@ -49,6 +52,8 @@ class VllmFold:
 
     def __init__(self, token_bytes: Callable[[int], bytes] | None = None) -> None:
         self._token_bytes = token_bytes
+        #: Why nothing more will come; empty: it may.
+        self.over = ""
         self._seen_tokens: set[int] = set()
         self._header: Header | None = None
         self._zero_s: float | None = None
@@ -57,6 +62,8 @@ class VllmFold:
         self._step = 0
         self._end_s = 0.0
         self._alive = Alive()
+        #: Requests of the keyframe whose last line is yet to come.
+        self._standing: list[Arrived] = []
         self._num_arrived = 0
         self._scheduled: deque[tuple[Scheduled, int]] = deque()
         self._rows: tuple[tuple[int, int, int], ...] = ()
@@ -79,8 +86,12 @@ class VllmFold:
         match line:
             case Header():
                 return self._begin(line)
+            case Standing():
+                self._standing.append(line)
             case Key():
-                return self._take_key(line)
+                whole = msgspec.structs.replace(line, requests=(*self._standing, *line.requests))
+                self._standing.clear()
+                return self._take_key(whole)
             case Arrived():
                 self._follow_on()
                 return self._arrive([line])
@@ -88,6 +99,8 @@ class VllmFold:
                 if number in self._alive.requests:
                     request = self._alive.requests[number]
                     request.tokens[: request.num_prompt] = ids
+            case Chunk():
+                self._alive.go_on(line)
             case Scheduled():
                 self._follow_on()
                 self._scheduled.append((self._with_rows(line), len(self._arrivals)))
@@ -103,6 +116,10 @@ class VllmFold:
             case Fault(what=what):
                 self._lacks = "lines"
                 self._errors.append(f"the recorder in the server failed: {what}")
+            case Over(what):
+                self.over = what
+                errors, self._errors = self._errors, []
+                return [QuietRecord(self._step, self._end_s, Events(errors=(*errors, what)))]
         return []
 
     def take_index(self) -> int:
@@ -120,6 +137,7 @@ class VllmFold:
     def _begin(self, header: Header) -> list[Record]:
         before, self._header = self._header, header
         self._lacks = "beginning"
+        self._standing.clear()
         self._scheduled.clear()
         self._untold.clear()
         self._num_flying = 0
@@ -285,7 +303,7 @@ class VllmFold:
                 self._queue,
                 late,
                 self._alive.requests,
-                lacking(scheduled, header),
+                lacking(scheduled, header, self._head()),
                 max(0, header.max_num_seqs - scheduled.run),
             ),
             free_blocks=line.free,
@@ -320,6 +338,11 @@ class VllmFold:
                 scheduled = _gone_back(scheduled, number, count)
             ahead.append((scheduled, num_arrived))
         self._scheduled = ahead
+
+    def _head(self) -> Followed | None:
+        """The first of the queue that is known."""
+        known = self._alive.requests
+        return next((known[number] for number, _ in self._queue if number in known), None)
 
     def _late(self, num_arrived: int) -> list[int]:
         """Who came while a step ran, and waits behind those the server looked at."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import msgspec
 
 #: The newest version of the lines this can read.
-VERSION = 1
+VERSION = 2
 
 
 class _Line(msgspec.Struct, frozen=True, tag_field="k"):
@@ -15,7 +15,10 @@ class _Line(msgspec.Struct, frozen=True, tag_field="k"):
 
 
 class Header(_Line, frozen=True, tag="header"):
-    """A server's facts, the first line of every stream. `t` and `wall` are one moment on two clocks."""
+    """A server's facts, the first line of every stream. `t` and `wall` are one moment on two clocks.
+
+    `max_active` and `max_scheduled`: the slots and tokens its scheduler keeps to in a step; 0: not told.
+    """
 
     cbtui_vllm: int
     model: str
@@ -23,6 +26,7 @@ class Header(_Line, frozen=True, tag="header"):
     wall: float
     pid: int
     vllm: str = ""
+    tried: tuple[str, ...] = ()
     path: str = ""
     tokenizer: str = ""
     dtype: str = ""
@@ -33,6 +37,8 @@ class Header(_Line, frozen=True, tag="header"):
     max_model_len: int = 2048
     max_num_seqs: int = 1
     max_num_batched_tokens: int = 2048
+    max_active: int = 0
+    max_scheduled: int = 0
     chunked_prefill: bool = True
     async_scheduling: bool = False
     policy: str = "fcfs"
@@ -47,7 +53,7 @@ class Header(_Line, frozen=True, tag="header"):
 
 
 class Arrived(_Line, frozen=True, tag="a"):
-    """A request, also within a keyframe, where `at`, `out`, `on` and `table` say how far it is.
+    """A request; in a keyframe `at`, `out`, `on` and `table` say how far it is.
 
     `len` stands for `prompt` where the ids are not told (yet).
     """
@@ -70,6 +76,10 @@ class Arrived(_Line, frozen=True, tag="a"):
     table: tuple[int, ...] = ()
 
 
+class Standing(Arrived, frozen=True, tag="one"):
+    """A request of the keyframe that follows."""
+
+
 class Prompt(_Line, frozen=True, tag="p"):
     """The prompt of a request that came without it."""
 
@@ -77,12 +87,26 @@ class Prompt(_Line, frozen=True, tag="p"):
     prompt: tuple[int, ...]
 
 
+class Chunk(_Line, frozen=True, tag="c"):
+    """A request goes on with another chunk of its prompt. `prompt`: all of it so far."""
+
+    t: float
+    r: int
+    prompt: tuple[int, ...]
+    max: int
+
+
 class Key(_Line, frozen=True, tag="key"):
-    """Everything alive before step `n`. `flying`: outputs still to come of steps before it."""
+    """Everything alive before step `n`.
+
+    Attributes:
+        requests: those of the lines before it, put together.
+        flying: outputs still to come of steps before it.
+    """
 
     n: int
     t: float
-    requests: tuple[Arrived, ...]
+    requests: tuple[Arrived, ...] = ()
     waiting: tuple[tuple[int, str], ...] = ()
     wait: int = 0
     flying: int = 0
@@ -105,6 +129,10 @@ class Scheduled(_Line, frozen=True, tag="s"):
     tables: dict[int, tuple[int, ...]] = {}
     more: dict[int, tuple[int, ...]] = {}
     pre: tuple[int, ...] = ()
+    reset: tuple[int, ...] = ()
+    free: int | None = None
+    held: int = 0
+    pause: str = ""
     q: tuple[tuple[int, str], ...] | None = None
 
 
@@ -155,7 +183,27 @@ class Fault(_Line, frozen=True, tag="fault"):
     what: str
 
 
-Line = Header | Arrived | Prompt | Key | Scheduled | Output | Ended | Cost | Lost | Fault
+class Over(_Line, frozen=True, tag="over"):
+    """Nothing more will come, and why."""
+
+    what: str
+
+
+Line = (
+    Header
+    | Arrived
+    | Standing
+    | Prompt
+    | Chunk
+    | Key
+    | Scheduled
+    | Output
+    | Ended
+    | Cost
+    | Lost
+    | Fault
+    | Over
+)
 
 _decoder = msgspec.json.Decoder(Line)
 _START = b'{"k":"header","cbtui_vllm":'

@@ -6,8 +6,10 @@ Holds no records and reads no lines.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+
+from engine.stream.records import NO_BLOCK
 
 
 @dataclass(slots=True)
@@ -22,7 +24,7 @@ class Followed:
         computed: tokens whose KV is there.
         high_water: most there ever were.
         lane: where it is drawn while it runs; None: it does not.
-        table: its block ids.
+        table: its block ids, `NO_BLOCK` where a window has left one.
         has_run: it was in a step.
         is_known: a record has said that it arrived.
         is_over: it has ended, and a row of it was scheduled before that.
@@ -49,6 +51,14 @@ class Followed:
         if self.high_water == self.computed:
             self.high_water -= count
         self.computed -= count
+
+
+def table_from(told: Iterable[int]) -> list[int]:
+    """A table as a line tells it: a number below 0 stands for so many places without a block."""
+    table: list[int] = []
+    for one in told:
+        table += [NO_BLOCK] * -one if one < 0 else [one]
+    return table
 
 
 class Lanes:
@@ -90,7 +100,7 @@ class Blocks:
 
     def hold(self, blocks: Iterable[int]) -> None:
         """A request holds more blocks."""
-        for block in blocks:
+        for block in _real(blocks):
             self._holders[block] += 1
             if self._holders[block] > 1:
                 self.num_shared_again += 1
@@ -100,7 +110,7 @@ class Blocks:
 
     def release(self, blocks: Iterable[int]) -> None:
         """A request gives blocks back."""
-        for block in blocks:
+        for block in _real(blocks):
             self._holders[block] -= 1
             if self._holders[block]:
                 self.num_shared_again -= 1
@@ -119,3 +129,7 @@ class Blocks:
         self._holders.clear()
         self.num_shared_again = 0
         self.take_moves()
+
+
+def _real(blocks: Iterable[int]) -> Iterator[int]:
+    return (block for block in blocks if block != NO_BLOCK)

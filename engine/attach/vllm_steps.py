@@ -13,6 +13,9 @@ from engine.step.plan import SegmentKind
 from engine.stream.drafts import Drafts
 from engine.stream.records import UNKNOWN_TOKEN, Segment, SlotRecord, TokenCounts
 
+#: Why a request waits where nothing known explains it.
+NOT_SAID = "vLLM does not say"
+
 
 def row_order(scheduled: Scheduled, said: Sequence[int] | None) -> list[int]:
     """Requests as they lay in the batch: as the server said, else as it scheduled them."""
@@ -21,15 +24,30 @@ def row_order(scheduled: Scheduled, said: Sequence[int] | None) -> list[int]:
     return order + [number for number in rows if number not in order]
 
 
-def lacking(scheduled: Scheduled, header: Header) -> str:
-    """What the head of the queue lacked in a step, as the limits tell."""
-    if scheduled.pre:
+def lacking(scheduled: Scheduled, header: Header, head: Followed | None) -> str:
+    """What the head of the queue lacked in a step, as the limits tell; vLLM itself does not say.
+
+    Args:
+        head: of the queue, if it is known.
+    """
+    if scheduled.pause:
+        return "paused"
+    if set(scheduled.pre) - set(scheduled.reset):
         return "kv_blocks"
-    if scheduled.run >= header.max_num_seqs:
+    if scheduled.run + scheduled.held >= (header.max_active or header.max_num_seqs):
         return "no_free_slot"
-    if sum(count for _, count, _ in scheduled.rows) >= header.max_num_batched_tokens:
+    budget = header.max_scheduled or header.max_num_batched_tokens
+    left = budget - sum(count for _, count, _ in scheduled.rows)
+    if left <= 0:
         return "token_budget"
-    return "kv_blocks"
+    if head is None:
+        return NOT_SAID
+    num_tokens = len(head.tokens) - head.computed
+    if not header.chunked_prefill and num_tokens > left:
+        return "token_budget"
+    # vLLM lets a request in when all of its prompt fits; of a prefix hit nobody tells.
+    needed = -(-num_tokens // header.block_size)
+    return "kv_blocks" if scheduled.free is not None and needed > scheduled.free else NOT_SAID
 
 
 def rejected_in(line: Output) -> dict[int, int]:

@@ -59,6 +59,11 @@ class VllmLines:
             provenance=provenance_of(header, self._address),
         )
 
+    @property
+    def over(self) -> str:
+        """Why nothing more will come, as the server's last line said; empty: it said nothing."""
+        return self._fold.over if self._fold is not None else ""
+
     def take_index(self) -> int:
         """The next arrival number, for a request that is not in the stream."""
         assert self._fold is not None

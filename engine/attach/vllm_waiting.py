@@ -11,6 +11,7 @@ from engine.stream.records import WAITING_SHOWN, WaitingRecord
 _OWN = {
     "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR": "its grammar is being compiled",
     "WAITING_FOR_FSM": "its grammar is being compiled",
+    "WAITING_FOR_LORA": "the batch holds as many LoRA adapters as it may",
     "WAITING_FOR_REMOTE_KVS": "its KV comes from elsewhere",
     "WAITING_FOR_STREAMING_REQ": "the rest of its prompt is to come",
 }
@@ -29,7 +30,7 @@ def waiting_records(
         queue: those the server looked at in the step, with its states.
         late: those that came while the step ran.
         requests: all that are known, by number.
-        lacking: what the head of the queue lacked: no_free_slot, token_budget or kv_blocks.
+        lacking: what the head of the queue lacked (`vllm_steps.lacking`).
         idle: slots that stayed empty.
     """
     waiting: list[WaitingRecord] = []
@@ -39,7 +40,7 @@ def waiting_records(
             continue
         own = _OWN.get(status, "")
         reason, blocked_by = own or lacking, ""
-        if not own and lacking != "no_free_slot":
+        if not own and lacking in ("token_budget", "kv_blocks"):
             # Not fitting is the head's own trouble; everyone else waits behind it.
             if head:
                 reason, blocked_by = "behind", head

@@ -20,6 +20,8 @@ SCHEMA_VERSION = 3
 #: Stands for a token whose id an observed server does not tell. Ids below it number tokens whose text is
 #: known though their id is not: `Events.tokens` has their bytes, as of any other.
 UNKNOWN_TOKEN = -1
+#: Stands in a block table where a sliding window has left a block, which was given back.
+NO_BLOCK = -1
 #: Steps after which a record says again which free blocks hold a prefix, though they are the same.
 CACHED_RUNS_EVERY = 256
 #: Waiting requests a record names; the rest are only counted, so its cost does not grow with the queue.
@@ -99,7 +101,7 @@ class Segment(msgspec.Struct, frozen=True):
         kv_start, kv_len: its keys on the mask's key axis; the last `q_len` of them are new.
         position: place in its own sequence of its first token.
         token_ids: the `q_len` tokens fed.
-        block_ids: its block table in this step.
+        block_ids: its block table in this step, `NO_BLOCK` where a window has left one.
         num_prompt_left: prompt tokens still to be fed after this step (a prefill cut into pieces).
         sampled: the token chosen after its last one (that is no rejected draft); None: nothing was sampled,
             or the request ended before that, among its drafts.
@@ -252,7 +254,8 @@ class Admission(msgspec.Struct, frozen=True):
 
 class Preemption(msgspec.Struct, frozen=True):
     """A running request gave its KV back; `lost_tokens` computed tokens must be fed again (fewer, where
-    prefix caching finds some of them). `reason` is what was lacking: kv_blocks or slots.
+    prefix caching finds some of them). `reason` is what was lacking: kv_blocks or slots;
+    or reset: nothing was, the server was told to empty its KV cache.
     """
 
     request_id: str

@@ -20,6 +20,26 @@ import pytest
 class Status(enum.IntEnum):
     WAITING = 1
     RUNNING = 2
+    FINISHED_STOPPED = 7
+    FINISHED_ABORTED = 9
+    FINISHED_ERROR = 11
+
+    @staticmethod
+    def get_finished_reason(status: Any) -> Any:
+        return {7: "stop", 9: "abort", 11: "error"}.get(status)
+
+
+class FullAttentionSpec:
+    def __init__(self, block_size: int, *, dcp_sharded: bool = True) -> None:
+        self.block_size = block_size
+        self.dcp_sharded = dcp_sharded
+
+
+class WindowedSpec:
+    """One of the others: its blocks are given back."""
+
+    def __init__(self, block_size: int) -> None:
+        self.block_size = block_size
 
 
 class Request:
@@ -62,8 +82,8 @@ class Scheduler:
     def __init__(self, vllm_config: Any, **kwargs: Any) -> None:
         self.slots = vllm_config.scheduler_config.max_num_seqs
         self.block_size = 16
-        spec = SimpleNamespace(head_size=64, sliding_window=None)
-        self.kv_cache_config = SimpleNamespace(kv_cache_groups=[SimpleNamespace(kv_cache_spec=spec)])
+        groups = [SimpleNamespace(kv_cache_spec=FullAttentionSpec(16))]
+        self.kv_cache_config = SimpleNamespace(kv_cache_groups=groups)
         self.requests: dict[str, Request] = {}
         self.waiting: list[Request] = []
         self.running: list[Request] = []
@@ -76,6 +96,7 @@ class Scheduler:
         )
         self.was_shut_down = False
         self.num_drafts = getattr(vllm_config.speculative_config, "num_speculative_tokens", 0)
+        self.pause_state = SimpleNamespace(name="UNPAUSED")
 
     def add_request(self, request: Request) -> None:
         self.requests[request.request_id] = request
@@ -162,6 +183,14 @@ class AsyncScheduler(Scheduler):
         request.spec_token_ids = [-1] * self.num_drafts
 
 
+class DiffusionScheduler(Scheduler):
+    pass
+
+
+class DiffusionAsyncScheduler(AsyncScheduler):
+    pass
+
+
 def config(*, num_drafts: int = 0, **limits: Any) -> Any:
     return SimpleNamespace(
         model_config=SimpleNamespace(
@@ -188,13 +217,23 @@ def config(*, num_drafts: int = 0, **limits: Any) -> Any:
 
 def install(patch: pytest.MonkeyPatch) -> None:
     """Make `import vllm…` find this."""
-    names = ("vllm", "vllm.v1", "vllm.v1.core", "vllm.v1.core.sched")
-    for name in names:
+    sched = "vllm.v1.core.sched"
+    for name in ("vllm", "vllm.v1", "vllm.v1.core", sched):
         patch.setitem(sys.modules, name, ModuleType(name))
-    for name, cls in (("scheduler", Scheduler), ("async_scheduler", AsyncScheduler)):
-        module = ModuleType(f"{names[-1]}.{name}")
-        setattr(module, cls.__name__, cls)
-        patch.setitem(sys.modules, module.__name__, module)
+    for name, content in {
+        f"{sched}.scheduler": {"Scheduler": Scheduler},
+        f"{sched}.async_scheduler": {"AsyncScheduler": AsyncScheduler},
+        f"{sched}.diffusion_scheduler": {
+            "DiffusionScheduler": DiffusionScheduler,
+            "DiffusionAsyncScheduler": DiffusionAsyncScheduler,
+        },
+        "vllm.v1.request": {"RequestStatus": Status},
+    }.items():
+        module = ModuleType(name)
+        vars(module).update(content)
+        patch.setitem(sys.modules, name, module)
+        parent, _, child = name.rpartition(".")
+        patch.setattr(sys.modules[parent], child, module, raising=False)
     patch.delitem(sys.modules, "cbtui_vllm.scheduler", raising=False)
 
 

@@ -84,7 +84,7 @@ def test_every_draft_of_a_step_is_accounted_for() -> None:
 class Lines:
     """Stands for the recorder's stream: keeps what is put as it would be read."""
 
-    is_over, is_heard = False, True
+    is_over, is_heard, takes_key = False, True, True
     cpu_s = 0.0
     num_lost = 0
 
@@ -92,13 +92,14 @@ class Lines:
         self.wants_key = False
         self.lines: list[Line] = [HEADER]
 
-    def put(self, line: dict[str, Any], finish: Callable[[Any], Any] | None = None) -> None:
+    def put(self, line: dict[str, Any], finish: Callable[[Any], Any] | None = None, size: int = 0) -> None:
         line = finish(line) if finish else line
         self.lines.append(vllm_lines.decode(json.dumps(line).encode()))
 
     def put_key(self, line: dict[str, Any], finish: Callable[[Any], Any]) -> None:
         self.wants_key = False
-        self.put(line, finish)
+        for one in finish(line):
+            self.put(one)
 
 
 def run(draw: st.DataObject, *, is_ahead: bool) -> tuple[list[Line], list[fake_vllm.Request]]:
@@ -114,7 +115,7 @@ def run(draw: st.DataObject, *, is_ahead: bool) -> tuple[list[Line], list[fake_v
     ]
     for request in requests:
         scheduler.add_request(request)
-        recorder.arrived(request)
+        recorder.arrived(scheduler, request)
     key_step, step = draw.draw(st.integers(1, 6)), 0
     under_way: deque[Any] = deque()
     while scheduler.requests or under_way:

@@ -8,9 +8,11 @@ import msgspec
 import pytest
 from vllm_streams import NAMES, folded, lines_of, steps_of, token_bytes
 
+from engine.attach.vllm_facts import config_of
 from engine.attach.vllm_fold import VllmFold
 from engine.attach.vllm_lines import (
     Arrived,
+    Chunk,
     Cost,
     Ended,
     Header,
@@ -18,11 +20,14 @@ from engine.attach.vllm_lines import (
     Line,
     Lost,
     Output,
+    Over,
     Scheduled,
+    Standing,
 )
+from engine.attach.vllm_steps import NOT_SAID
 from engine.stream.ledger import Ledger
 from engine.stream.metrics import Metrics
-from engine.stream.records import QuietRecord, Record, StepRecord
+from engine.stream.records import NO_BLOCK, QuietRecord, Record, StepRecord
 
 
 def told(records: list[Record]) -> tuple[Ledger, Metrics]:
@@ -392,3 +397,91 @@ def test_token_bytes_stand_once_in_the_stream() -> None:
     tokens = [token for record in records for token in record.events.tokens]
     assert len({number for number, _ in tokens}) == len(tokens)
     assert all(text == token_bytes(number) for number, text in tokens)
+
+
+# -- why one waits, windows, chunks, the end ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "header", "reason"),
+    [
+        ({"pause": "PAUSED_NEW"}, {}, "paused"),
+        ({"run": 2}, {}, "no_free_slot"),
+        ({}, {"max_active": 1}, "no_free_slot"),
+        ({"held": 1}, {}, "no_free_slot"),
+        ({}, {"max_scheduled": 3}, "token_budget"),
+        ({}, {"chunked_prefill": False, "max_num_batched_tokens": 7}, "token_budget"),
+        ({"free": 1}, {}, "kv_blocks"),
+        ({"pre": (7,)}, {}, "kv_blocks"),
+        ({"pre": (7,), "reset": (7,)}, {}, NOT_SAID),
+        ({"free": 2}, {}, NOT_SAID),
+        ({}, {}, NOT_SAID),
+    ],
+)
+def test_why_one_waits_is_said_where_it_is_known(
+    more: dict[str, object], header: dict[str, object], reason: str
+) -> None:
+    lines: list[Line] = [
+        msgspec.structs.replace(HEADER, **header),
+        arrived(0),
+        arrived(1, length=5),
+        msgspec.structs.replace(scheduled(1, (0, 3, 0), wait=1, q=((1, "WAITING"),)), **more),
+        output(1, (0, 50)),
+    ]
+    (step,) = steps_of(folded(lines, VllmFold()))
+    assert [one.reason for one in step.waiting] == [reason]
+
+
+def test_a_keyframe_comes_line_by_line() -> None:
+    fold = VllmFold()
+    running = Standing(7.9, 4, "r4", 3, 9, (10, 11, 12), at=5, out=(20, 21, 22), on=True, table=(-1, 2))
+    broken_off: list[Line] = [HEADER, Standing(7.0, 3, "r3", 1, 9)]
+    whole: list[Line] = [HEADER, running, Key(8, 7.9), scheduled(8, (4, 1, 5)), output(8, (4, 23))]
+    records = folded([*broken_off, *whole], fold)
+    assert [one.request_id for record in records for one in record.events.submitted] == ["r4"]
+    (step,) = steps_of(records)
+    assert step.segments[0].block_ids == (NO_BLOCK, 2)
+    assert step.kv_tokens == 6 - 4  # a window has left the first four
+
+
+def test_a_prompt_in_chunks_goes_on_as_one_request() -> None:
+    lines: list[Line] = [
+        HEADER,
+        arrived(0),
+        scheduled(1, (0, 3, 0), tables={0: (1,)}),
+        output(1, (0, 50)),
+        scheduled(2, (0, 1, 3)),
+        output(2, (0, 51)),
+        Chunk(2.5, 0, (10, 11, 12, 50, 30, 31), 5),  # the last output is dropped
+        scheduled(3, (0, 2, 4), tables={0: (1, 2)}),
+        output(3, (0, 60)),
+    ]
+    records = folded(lines, VllmFold())
+    *_, last = steps_of(records)
+    assert last.segments[0].token_ids == (30, 31) and last.segments[0].kind == "prefill"
+    assert not last.events.admitted and last.slots[0].num_output_tokens == 1
+    told(records)
+
+
+def test_the_streams_last_word_is_told() -> None:
+    fold = VllmFold()
+    (record,) = folded([HEADER, Over("20 faults")], fold)
+    assert record.events.errors == ("20 faults",) and fold.over == "20 faults"
+
+
+@pytest.mark.parametrize(
+    ("changed", "as_usual"),
+    [
+        ({}, set()),
+        ({"block_size": 131_072 * 3, "num_blocks": 500}, {"block_size", "num_blocks"}),
+        ({"num_blocks": 0}, {"num_blocks"}),
+        ({"max_model_len": 1}, {"max_model_len"}),
+        ({"block_size": 1056, "num_blocks": 3}, set()),
+    ],
+)
+def test_only_limits_that_do_not_fit_here_stay_at_the_usual(
+    changed: dict[str, int], as_usual: set[str]
+) -> None:
+    limits = {"block_size": 8, "num_blocks": 50_000, "max_num_seqs": 7, "max_model_len": 131_072} | changed
+    config = config_of(msgspec.structs.replace(HEADER, **limits))
+    assert {name for name, value in limits.items() if getattr(config, name) != value} <= as_usual

@@ -9,15 +9,18 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cbtui_vllm import encoding, readers
 from cbtui_vllm import stream as streams
 from cbtui_vllm.places import default_socket, place_of, private_folder
-from cbtui_vllm.stream import FileSink, Stream
+from cbtui_vllm.sinks import FileSink
+from cbtui_vllm.stream import Stream
 
 HEADER = {"k": "header", "cbtui_vllm": 1}
 #: Far more than one machine needs; a thread that never answers fails the test.
@@ -48,6 +51,16 @@ def until(done: Any) -> None:
         time.sleep(0.002)
 
 
+def run_alone(code: str) -> subprocess.CompletedProcess[str]:
+    """Code in a process of its own, whose limits may be set."""
+    environment = os.environ | {"PYTHONPATH": str(Path(streams.__file__).parents[1])}
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return run
+
+
 class Lines:
     """Reads a socket line by line."""
 
@@ -62,8 +75,8 @@ def key(number: int) -> dict[str, Any]:
     return {"k": "key", "n": number}
 
 
-def whole(line: dict[str, Any]) -> dict[str, Any]:
-    return line
+def whole(line: dict[str, Any]) -> list[dict[str, Any]]:
+    return [line]
 
 
 def test_a_reader_gets_the_header_then_a_keyframe_and_every_line_after_it(folder: Path) -> None:
@@ -88,7 +101,7 @@ def test_a_reader_gets_the_header_then_a_keyframe_and_every_line_after_it(folder
 def test_a_reader_that_stalls_loses_lines_that_are_counted_and_begins_anew(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "READER_LIMIT", 20_000)
+    monkeypatch.setattr(readers, "READER_LIMIT", 20_000)
     stream = socket_stream(folder)
     other = connect(folder)
     with connect(folder) as stalled:
@@ -136,6 +149,175 @@ def test_a_reader_that_leaves_is_forgotten(folder: Path) -> None:
     with connect(folder) as reader:
         assert Lines(reader).next() == HEADER
     stream.close()
+
+
+def num_files() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+@pytest.mark.parametrize("at_once", [1, 50])
+def test_readers_of_an_idle_server_leave_no_open_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(readers, "_LOOK_EVERY_S", 0.01)
+    stream = socket_stream(folder)
+    before = num_files()
+    for _ in range(200 // at_once):
+        held = [connect(folder) for _ in range(at_once)]
+        for reader in held:
+            assert reader.recv(10)
+        for reader in held:
+            reader.close()
+    until(lambda: num_files() <= before and not stream.is_heard)
+    stream.close()
+
+
+def test_one_reader_too_many_is_told_so_and_the_others_miss_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "MOST_READERS", 2)
+    stream = socket_stream(folder)
+    held = [connect(folder) for _ in range(2)]
+    until(lambda: stream.is_heard)
+    refused = connect(folder)
+    assert [json.loads(line)["k"] for line in refused.makefile("rb")] == ["header", "over"]
+    stream.put_key(key(1), whole)
+    for reader in held:
+        lines = Lines(reader)
+        assert [lines.next()["k"] for _ in range(2)] == ["header", "key"]
+    held.pop(0).close()
+    with connect(folder) as fresh:  # the place of one that has left is free
+        lines = Lines(fresh)
+        assert lines.next() == HEADER
+        until(lambda: stream.wants_key)
+        stream.put_key(key(2), whole)
+        assert lines.next() == key(2)
+    held.pop().close()
+    refused.close()
+    stream.close()
+
+
+def test_a_process_without_files_lets_readers_in_again_when_it_has_some(folder: Path) -> None:
+    code = f"""
+import os, resource, socket
+from cbtui_vllm.places import place_of
+from cbtui_vllm.stream import Stream
+path = {str(folder / "run" / "s.sock")!r}
+stream = Stream(place_of("unix:" + path), {HEADER!r})
+outside = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(8)]
+most, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (outside[-1].fileno() + 3, hard))
+for one in outside:
+    one.settimeout({PATIENCE_S})
+    one.connect(path)
+assert outside[0].recv(10) and outside[1].recv(10)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+assert all(one.recv(10) for one in outside[2:])
+stream.close()
+print("all were let in", os.path.exists(path))
+"""
+    assert run_alone(code).stdout == "all were let in False\n"
+
+
+def test_where_no_thread_can_be_made_nothing_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    before = num_files()
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    with pytest.raises(RuntimeError):
+        socket_stream(folder)
+    with pytest.raises(RuntimeError):
+        Stream(place_of(str(folder / "steps")), HEADER)
+    assert not (folder / "run" / "s.sock").exists() and num_files() == before
+
+
+def test_a_keyframe_larger_than_the_limit_puts_no_reader_out_of_step(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "READER_LIMIT", 5_000)
+    stream = socket_stream(folder)
+    ones = [{"k": "one", "r": number, "prompt": [7] * 10_000} for number in range(60)]
+    with connect(folder) as reader:
+        lines = Lines(reader)
+        assert lines.next() == HEADER
+        until(lambda: stream.wants_key)
+        stream.put_key(key(1), lambda line: [*ones, line])
+        for number in range(10):
+            stream.put({"k": "s", "n": number})
+        until(lambda: stream._queue.empty() and not stream.wants_key)
+        assert [lines.next() for _ in range(61)] == [*ones, key(1)]
+        assert [lines.next()["n"] for _ in range(10)] == list(range(10))
+    stream.close()
+
+
+def test_who_comes_amid_a_keyframe_waits_for_the_next(folder: Path) -> None:
+    stream = socket_stream(folder)
+    first = connect(folder)
+    amid: list[socket.socket] = []
+
+    def slow(line: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        yield {"k": "one", "r": 0}
+        amid.append(connect(folder))
+        assert amid[0].recv(1)  # it has been let in
+        assert not stream.takes_key  # one at a time
+        yield {"k": "one", "r": 1}
+        yield line
+
+    until(lambda: stream.wants_key)
+    stream.put_key(key(1), slow)
+    lines = Lines(first)
+    assert [lines.next()["k"] for _ in range(4)] == ["header", "one", "one", "key"]
+    until(lambda: stream.wants_key and stream.takes_key)
+    stream.put_key(key(2), lambda line: [{"k": "one", "r": 5}, line])
+    late = Lines(amid[0])
+    assert late._file.readline()
+    assert [late.next() for _ in range(2)] == [{"k": "one", "r": 5}, key(2)]
+    stream.put({"k": "s", "n": 2})
+    assert lines.next() == late.next() == {"k": "s", "n": 2}
+    first.close()
+    amid[0].close()
+    stream.close()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"k": "s"},
+        {"k": "a", "prompt": list(range(10)), "id": "é"},
+        {"prompt": [1, 2, 3], "out": list(range(9))},
+        {"a": 1, "rows": tuple((number, 1, 2) for number in range(8)), "b": None},
+        {"prompt": list(range(4))},
+    ],
+)
+def test_long_lists_are_encoded_in_pieces_to_the_same(
+    line: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[int] = []
+    monkeypatch.setattr(encoding, "PIECE", 3)
+    monkeypatch.setattr(encoding, "let_others_run", lambda: turns.append(1))
+    data = encoding.encoded(line)
+    assert data.endswith(b"\n") and data.count(b"\n") == 1
+    assert json.loads(data) == json.loads(json.dumps(line))
+    assert bool(turns) == any(isinstance(one, list | tuple) and len(one) > 3 for one in line.values())
+
+
+def test_the_queue_is_bounded_in_bytes_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "QUEUE_BYTES", 1000)
+    stream = Stream(place_of(str(folder / "steps.jsonl")), HEADER)
+    release = [False]
+    stream.put({"k": "first"}, lambda line: until(lambda: release[0]) or line)
+    until(lambda: stream._queue.empty())
+    for number in range(5):
+        stream.put({"k": "a", "n": number}, size=400)
+    assert stream.num_lost == 2 and stream.wants_key and not stream.takes_key
+    release[0] = True
+    until(lambda: stream.takes_key)
+    stream.put_key(key(9), whole)
+    stream.put({"k": "s", "n": 9}, size=400)
+    stream.close(PATIENCE_S)
+    kinds = [json.loads(line)["k"] for line in (folder / "steps.jsonl").read_text().splitlines()]
+    assert kinds == ["header", "first", "a", "a", "a", "lost", "key", "s"]
 
 
 def test_the_queue_is_bounded_and_what_does_not_fit_is_counted(
@@ -202,10 +384,7 @@ while not stream.is_over:
     time.sleep(0.002)
 print("went on")
 """
-    environment = os.environ | {"PYTHONPATH": str(Path(streams.__file__).parents[1])}
-    run = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
-    )
+    run = run_alone(code)
     assert run.stdout == "went on\n" and "the recording stopped" in run.stderr
     assert (folder / "steps.jsonl").stat().st_size == 1000
 
@@ -238,12 +417,25 @@ def test_a_folder_others_can_enter_is_no_place_for_a_socket(folder: Path) -> Non
 
 def test_a_dead_servers_socket_is_replaced_and_a_live_ones_is_not(folder: Path) -> None:
     (folder / "run").mkdir(0o700)
+    path = str(folder / "run" / "s.sock")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as dead:
-        dead.bind(str(folder / "run" / "s.sock"))
+        dead.bind(path)
     stream = socket_stream(folder)
     with pytest.raises(OSError, match="another server listens"):
         socket_stream(folder)
     stream.close()
+    # One that lets nobody in any more is alive, too, and is not waited for.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as full:
+        full.bind(path)
+        full.listen(0)
+        knocking = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(4)]
+        for one in knocking:
+            one.setblocking(False)
+        assert any(one.connect_ex(path) for one in knocking)  # its queue is full
+        with pytest.raises(OSError, match="another server listens"):
+            socket_stream(folder)
+        for one in knocking:
+            one.close()
 
 
 @pytest.mark.parametrize(

@@ -6,5 +6,6 @@ standard library and vLLM itself:
     PYTHONPATH=… vllm serve MODEL --scheduler-cls cbtui_vllm.scheduler.RecordingScheduler
 
 It decides nothing: every decision is vLLM's own scheduler's. `scheduler` hooks in, `recorder` notes,
-`lines` says as what, `stream` carries the notes away in a thread of its own, `places` says where to.
+`lines` says as what, `stream` carries the notes away in a thread of its own: `encoding` makes bytes of them,
+`sinks` and `readers` take these, `places` says where.
 """

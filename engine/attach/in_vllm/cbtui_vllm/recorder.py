@@ -8,28 +8,39 @@ along; long lists that vLLM only ever appends to are cut and encoded later, in t
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import wraps
 from time import monotonic, perf_counter_ns
 from typing import Any, Concatenate, ParamSpec, cast
 
-from .facts import shown_group
+from .encoding import Line
+from .facts import TRIED, shown_group
 from .lines import (
     arrival_of,
-    finished_key,
     first_waiting,
+    full_adapters,
+    ids_of,
+    is_alive,
+    is_session,
+    lines_of_key,
     one_token_each,
+    prompt_of,
     rejected_drafts,
+    size_of,
+    status_of,
+    table_of,
     tables_changed,
     tables_whole,
+    why_wait,
     with_prompt,
 )
-from .stream import Line, Stream
+from .stream import Finish, Stream
 
 #: Steps between two lines on what recording costs.
 COST_EVERY = 256
-#: Faults after which recording stops for good.
-MOST_FAULTS = 20
+#: So many faults within so many steps end the recording for good.
+MOST_FAULTS, FAULT_STEPS = 20, 5000
 #: States of a request that waits for its turn only.
 _PLAIN = ("WAITING", "PREEMPTED")
 #: Steps in flight whose output may be yet to come.
@@ -69,16 +80,24 @@ class Recorder:
 
     def __init__(self, stream: Stream, scheduler: Any) -> None:
         self._stream = stream
-        self._group, self._is_windowed = shown_group(scheduler)
+        self._shown = shown_group(scheduler)
         self.spent_ns = 0
         self.num_faults = 0
+        #: After how many steps the last faults were.
+        self._faults: deque[int] = deque(maxlen=MOST_FAULTS)
         self.is_off = False
+        #: The scheduler is amid a step's work: its requests are in no state to be told.
+        self._is_amid = False
         #: Whether anybody takes the lines. While nobody does steps are counted, and nothing else.
         self._is_followed = stream.is_heard
         self._numbers: dict[str, int] = {}
         self._next_number = 0
         #: Requests whose prompt a keyframe left out: it is sent when they enter.
         self._owed: set[str] = set()
+        #: Numbers of requests whose KV was taken away on purpose since the last step.
+        self._emptied: set[int] = set()
+        #: Requests whose prompt comes in chunks, and how long a prompt was told of each.
+        self._sessions: dict[str, int] = {}
         self._steps = 0
         #: Steps whose output is yet to come, by the identity of vLLM's own object.
         self._in_flight: dict[int, tuple[int, dict[str, int]]] = {}
@@ -101,31 +120,59 @@ class Recorder:
     # -- hooks --------------------------------------------------------------------------------
 
     @guarded
-    def arrived(self, request: Any) -> None:
-        """A request was added."""
-        if self._is_followed and request.request_id not in self._numbers:
+    def arrived(self, scheduler: Any, request: Any) -> None:
+        """A request was added, or to one whose prompt comes in chunks another."""
+        self._look(scheduler)
+        request_id = request.request_id
+        known = scheduler.requests.get(request_id)
+        if not self._is_followed or known is None:  # None: that was the end of its chunks
+            return
+        if request_id not in self._numbers:
             self._num_moved += 1
-            self._put(self._arrival(request, monotonic()), with_prompt)
+            self._put(self._arrival(known, monotonic()), with_prompt)
+        self._tell_chunks(scheduler)
 
     @guarded
     def before(self, scheduler: Any) -> None:
         """A step is about to be scheduled."""
+        self._is_amid = False
+        self._look(scheduler)
+        self._is_amid = True
+
+    def _look(self, scheduler: Any) -> None:
+        """See whether anybody reads, and what they lack."""
         if self._stream.is_over:
             self.is_off = True
         elif self._stream.wants_key:
-            self._is_followed = True
-            self._key(scheduler)
+            if self._stream.takes_key and not self._is_amid:
+                self._is_followed = True
+                self._key(scheduler)
         elif self._is_followed and not self._stream.is_heard:
             self._is_followed = False
             self._numbers.clear()  # a keyframe numbers who is there
             self._owed.clear()
+            self._sessions.clear()
+
+    def _tell_chunks(self, scheduler: Any) -> None:
+        """Of requests whose prompt comes in chunks: those that have gone on with another."""
+        for request_id, told in list(self._sessions.items()):
+            request = scheduler.requests.get(request_id)
+            if request is None or request_id not in self._numbers:
+                del self._sessions[request_id]
+            elif request.num_prompt_tokens != told:
+                self._sessions[request_id] = request.num_prompt_tokens
+                self._num_moved += 1
+                line: Line = {"k": "c", "t": monotonic(), "r": self._numbers[request_id]}
+                line |= {"max": request.max_tokens, "_": prompt_of(request)}
+                self._put(line, with_prompt)
 
     @guarded
     def scheduled(self, scheduler: Any, output: Any, start_s: float, end_s: float) -> None:
         """A step was scheduled."""
+        self._is_amid = False
         counts = output.num_scheduled_tokens
+        self._steps += bool(counts)
         if not self._is_followed:
-            self._steps += bool(counts)
             self._begin(output, {})
             return
         preempted = [self._numbers[one] for one in output.preempted_req_ids or () if one in self._numbers]
@@ -134,7 +181,6 @@ class Recorder:
         rows = None
         if preempted or not self._goes_on(scheduler, output):
             rows = self._rows_of(scheduler, counts)
-        self._steps += bool(counts)
         line: Line = {
             "k": "s",
             "n": self._steps if counts else 0,
@@ -147,11 +193,16 @@ class Recorder:
             line["rows"] = rows
         if preempted:
             line["pre"] = preempted
+            if self._emptied:
+                line["reset"] = [number for number in preempted if number in self._emptied]
+                self._emptied.clear()
         if output.scheduled_spec_decode_tokens:
             # Copied: vLLM writes into it, and lets requests share a list.
             line["drafts"] = {
                 self._numbers[one]: tuple(ids) for one, ids in output.scheduled_spec_decode_tokens.items()
             }
+        if line["wait"]:
+            line |= why_wait(scheduler)
         self._add_tables(line, scheduler, output)
         queue = (line["wait"], self._num_moved, preempted, bool(output.scheduled_new_reqs))
         if queue != self._queue or self._has_own_reasons:
@@ -166,6 +217,7 @@ class Recorder:
     @guarded
     def answered(self, scheduled: Any, model_output: Any) -> None:
         """A step's tokens have come and are about to be taken in."""
+        self._is_amid = True
         self._rejected = []
         if self._is_followed and scheduled.scheduled_spec_decode_tokens:
             self._rejected = rejected_drafts(scheduled, model_output, self._numbers)
@@ -177,6 +229,7 @@ class Recorder:
         Args:
             step: what was scheduled, what the model said, and what goes to the clients.
         """
+        self._is_amid = False
         scheduled, model_output, outputs = step
         number, in_step = self._in_flight.pop(id(scheduled), (0, {}))
         if not self._is_followed:
@@ -197,7 +250,7 @@ class Recorder:
                     continue
                 if one.new_token_ids:
                     out.append((request, tuple(one.new_token_ids)))
-                if one.finish_reason is not None:
+                if one.finish_reason is not None and not is_alive(scheduler, one.request_id):
                     end.append((request, str(one.finish_reason)))
                     del numbers[one.request_id]
         if not (number or out or end):
@@ -215,16 +268,25 @@ class Recorder:
         if order != rows:
             line["order"] = order
         self._put(line)
+        self._tell_chunks(scheduler)
         if number and number % COST_EVERY == 0:
             self._put(self._cost())
 
     @guarded
-    def ended(self, request_ids: Iterable[str], reason: str) -> None:
+    def ended(self, scheduler: Any, request_ids: Iterable[str], reason: str) -> None:
         """Requests were ended from outside: their client left, or the front end found a stop string."""
         end = [(self._numbers.pop(one), reason) for one in request_ids if one in self._numbers]
         if end:
             self._num_moved += 1
             self._put({"k": "f", "t": monotonic(), "end": end})
+        self._look(scheduler)
+
+    @guarded
+    def emptied(self, scheduler: Any) -> None:
+        """All that run are about to lose their KV: the prefix cache is reset."""
+        if self._is_followed:
+            running = (one.request_id for one in scheduler.running)
+            self._emptied |= {self._numbers[one] for one in running if one in self._numbers}
 
     def close(self) -> None:
         """The server ends."""
@@ -248,10 +310,14 @@ class Recorder:
             self._stream.wants_key = True
         except Exception:
             self.is_off = True
-        if self.num_faults >= MOST_FAULTS and not self.is_off:
-            self.is_off = True
-            _log.warning("cbtui: %d faults, the recording stops", self.num_faults)
-            self._stream.close(0.0)
+        self._faults.append(self._steps)
+        if self.is_off or len(self._faults) < MOST_FAULTS or self._steps - self._faults[0] > FAULT_STEPS:
+            return
+        self.is_off = True
+        tried = " and ".join(TRIED)
+        why = f"{MOST_FAULTS} faults of the recorder, at last {words[:200]}; it was tried with vLLM {tried}"
+        _log.warning("cbtui: the recording stops: %s", why)
+        self._stream.close(0.0, {"k": "over", "what": why})
 
     def _begin(self, output: Any, rows: dict[str, int]) -> None:
         """A step is under way, until its output comes."""
@@ -284,7 +350,8 @@ class Recorder:
             rows.append((numbers[request_id], count, requests[request_id].num_computed_tokens - count))
             if request_id in self._owed:
                 self._owed.discard(request_id)
-                self._put({"k": "p", "r": numbers[request_id], "_": requests[request_id]}, with_prompt)
+                prompt = prompt_of(requests[request_id])
+                self._put({"k": "p", "r": numbers[request_id], "_": prompt}, with_prompt)
         self._row_numbers = {request_id: numbers[request_id] for request_id in counts}
         # Copied: vLLM goes on with the dictionary.
         self._counts = dict(counts) if all(count == 1 for count in counts.values()) else {}
@@ -293,8 +360,8 @@ class Recorder:
 
     # -- lines --------------------------------------------------------------------------------
 
-    def _put(self, line: Line, finish: Callable[[Line], Line] | None = None) -> None:
-        self._stream.put(line, finish)
+    def _put(self, line: Line, finish: Finish | None = None) -> None:
+        self._stream.put(line, finish, size_of(line))
 
     def _number(self, request_id: str) -> int:
         number = self._numbers.get(request_id)
@@ -304,19 +371,24 @@ class Recorder:
         return number
 
     def _arrival(self, request: Any, now_s: float) -> Line:
+        if is_session(request):
+            self._sessions[request.request_id] = request.num_prompt_tokens
         return arrival_of(request, self._number(request.request_id), now_s)
 
     def _add_tables(self, line: Line, scheduler: Any, output: Any) -> None:
         """Block tables, as far as the step changed them."""
-        if self._is_windowed:
-            # Blocks that have left the window are given back without a word.
-            line["tables"] = tables_whole(scheduler, output, self._numbers, self._group)
+        group = self._shown.number
+        if group is None:
+            return
+        if self._shown.is_windowed:
+            line["tables"] = tables_whole(scheduler, output, self._numbers, group)
         else:
-            line.update(tables_changed(output, self._numbers, self._group))
+            line.update(tables_changed(output, self._numbers, group))
 
     def _first_waiting(self, scheduler: Any) -> tuple[tuple[int, str], ...]:
+        adapters = full_adapters(scheduler)
         return tuple(
-            (self._numbers[one.request_id], one.status.name)
+            (self._numbers[one.request_id], status_of(one, adapters))
             for one in first_waiting(scheduler)
             if one.request_id in self._numbers
         )
@@ -333,17 +405,16 @@ class Recorder:
         for request in scheduler.requests.values():
             if request.is_finished():
                 continue
-            line = self._arrival(request, now)
+            line = self._arrival(request, now) | {"k": "one", "_all": ids_of(request)}
             line["at"] = request.num_computed_tokens
             line["total"] = len(request.all_token_ids)
             line["on"] = request.request_id in running
             if line["on"]:
-                line["table"] = tuple(
-                    scheduler.kv_cache_manager.get_block_ids(request.request_id)[self._group]
-                )
+                if self._shown.number is not None:
+                    line["table"] = table_of(scheduler, request.request_id, self._shown.number)
             elif request.request_id not in named and not request.num_preemptions:
                 self._owed.add(request.request_id)
-                del line["_"]
+                del line["_"], line["_all"]
             requests.append(line)
         self._waiting, self._queue = self._first_waiting(scheduler), ()
         self._counts, self._key_step = {}, self._steps + 1
@@ -356,7 +427,7 @@ class Recorder:
             "wait": self._num_waiting(scheduler),
             "flying": len(self._in_flight),
         }
-        self._stream.put_key(key, finished_key)
+        self._stream.put_key(key, lines_of_key)
 
     def _cost(self) -> Line:
         stream = self._stream

@@ -14,6 +14,7 @@ from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.request import RequestStatus
 
 from .facts import facts_of, is_rank, rank_of
 from .places import VARIABLE, place_of
@@ -28,7 +29,12 @@ class RecordingScheduler(Scheduler):
 
     _recorder: Recorder | None = None
 
-    def __new__(cls, vllm_config: Any, *args: Any, **kwargs: Any) -> RecordingScheduler:
+    def __new__(cls, vllm_config: Any, *args: Any, **kwargs: Any) -> Any:
+        if (own := _own_scheduler(vllm_config)) is not None:
+            _log.warning(
+                "cbtui: nothing is recorded: the model needs a scheduler of its own, %s", own.__name__
+            )
+            return own(vllm_config, *args, **kwargs)
         if cls is RecordingScheduler and vllm_config.scheduler_config.async_scheduling:
             return super().__new__(AsyncRecordingScheduler)
         return super().__new__(cls)
@@ -39,7 +45,7 @@ class RecordingScheduler(Scheduler):
             # Ranks are found side by side under the process that started all of them.
             pid = os.getppid() if is_rank(vllm_config) else os.getpid()
             place = place_of(os.environ.get(VARIABLE), rank_of(vllm_config), pid=pid)
-            self._recorder = Recorder(Stream(place, facts_of(vllm_config, self)), self)
+            self._recorder = _recorder(Stream(place, facts_of(vllm_config, self)), self)
             command = "attach" if place.is_socket else "replay"
             _log.info("cbtui: to watch every step: cbtui %s %s", command, place)
         except Exception as exc:
@@ -48,7 +54,7 @@ class RecordingScheduler(Scheduler):
     def add_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         result = super().add_request(request, *args, **kwargs)
         if self._recorder is not None:
-            self._recorder.arrived(request)
+            self._recorder.arrived(self, request)
         return result
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
@@ -82,8 +88,13 @@ class RecordingScheduler(Scheduler):
             named = request_ids = list(request_ids)
         result = super().finish_requests(request_ids, finished_status, *args, **kwargs)
         if self._recorder is not None:
-            self._recorder.ended(named, "abort")
+            self._recorder.ended(self, named, _reason(finished_status))
         return result
+
+    def reset_prefix_cache(self, reset_running_requests: bool = False, *args: Any, **kwargs: Any) -> Any:
+        if reset_running_requests and self._recorder is not None:
+            self._recorder.emptied(self)
+        return super().reset_prefix_cache(reset_running_requests, *args, **kwargs)
 
     def shutdown(self, *args: Any, **kwargs: Any) -> Any:
         if self._recorder is not None:
@@ -93,3 +104,32 @@ class RecordingScheduler(Scheduler):
 
 class AsyncRecordingScheduler(RecordingScheduler, AsyncScheduler):
     """The same for a server that schedules a step before the last one's tokens are there."""
+
+
+def _recorder(stream: Stream, scheduler: Scheduler) -> Recorder:
+    """A recorder; if there can be none, nobody shall find its stream."""
+    try:
+        return Recorder(stream, scheduler)
+    except Exception:
+        stream.close()
+        raise
+
+
+def _own_scheduler(vllm_config: Any) -> type | None:
+    """The scheduler vLLM has for some models alone, and takes for them if nobody names another."""
+    if getattr(vllm_config, "diffusion_config", None) is None:
+        return None
+    from vllm.v1.core.sched import diffusion_scheduler
+
+    if vllm_config.scheduler_config.async_scheduling:
+        return diffusion_scheduler.DiffusionAsyncScheduler
+    return diffusion_scheduler.DiffusionScheduler
+
+
+def _reason(finished_status: Any) -> str:
+    """vLLM's word for why it ended requests."""
+    try:
+        reason = RequestStatus.get_finished_reason(finished_status)
+    except Exception:
+        reason = None
+    return "abort" if reason is None else str(reason)  # `stop` is 0

@@ -9,54 +9,28 @@ recording, never the server.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import queue
-import socket
-import stat
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
 
-from .places import Place, private_folder
-
-Line = dict[str, Any]
+from .encoding import Line, encoded, let_others_run
+from .places import Place
+from .readers import SocketSink
+from .sinks import FileSink, Sink
 
 #: Lines that may wait for the thread: about a minute of steps.
 QUEUE_LIMIT = 4096
-#: Bytes that may wait for one reader.
-READER_LIMIT = 8 << 20
-#: How long the thread sleeps while a reader has bytes waiting, seconds.
-_FLUSH_EVERY_S = 0.02
+#: About how many bytes of memory they may hold.
+QUEUE_BYTES = 64 << 20
 
 _log = logging.getLogger("vllm.cbtui")
 
-
-class Sink(Protocol):
-    """Takes encoded lines, in the stream's own thread.
-
-    `wants_key` is whether a keyframe is needed before anything else can be understood; `is_heard`, asked in
-    any thread, whether anybody takes the lines.
-    """
-
-    @property
-    def is_heard(self) -> bool: ...
-
-    @property
-    def wants_key(self) -> bool: ...
-
-    @property
-    def is_pending(self) -> bool: ...
-
-    def write(self, kind: str, line: bytes) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None: ...
+#: What the thread makes of a line before it writes it.
+Finish = Callable[[Line], Line]
+#: What it makes of a keyframe: line by line, the one of kind `key` last.
+FinishKey = Callable[[Line], Iterable[Line]]
 
 
 class Stream:
@@ -71,58 +45,88 @@ class Stream:
     """
 
     def __init__(self, place: Place, header: Line) -> None:
-        self._queue: queue.SimpleQueue[tuple[Line, Callable[[Line], Line] | None] | None] = (
-            queue.SimpleQueue()
-        )
+        #: What the thread has to do, and about how many bytes that holds.
+        self._queue: queue.SimpleQueue[tuple[Callable[[], object], int] | None] = queue.SimpleQueue()
+        # Each is written by one thread and read by the other.
+        self._bytes_put = self._bytes_done = 0
+        self._keys_put = self._keys_done = 0
         self._lost = 0
         #: A keyframe is wanted; `put_key` answers. Read at each step, so a plain attribute.
         self.wants_key = False
         self.is_over = False
         self.num_lost = 0
         self.cpu_s = 0.0
-        first = _encoded(header)
+        first = encoded(header)
         self._sink: Sink = (
-            SocketSink(place.path, first, self._want_key) if place.is_socket else FileSink(place.path, first)
+            SocketSink(place.path, first, self._welcome) if place.is_socket else FileSink(place.path, first)
         )
         self._thread = threading.Thread(target=self._run, name="cbtui-stream", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            self._sink.close()
+            raise
 
     @property
     def is_heard(self) -> bool:
         """Whether anybody takes what is put."""
         return self._sink.is_heard
 
-    def put(self, line: Line, finish: Callable[[Line], Line] | None = None) -> None:
+    @property
+    def takes_key(self) -> bool:
+        """Whether a keyframe would be taken now: not while the thread has much to do, or one already."""
+        return self._keys_put == self._keys_done and self._has_room(2)
+
+    def put(self, line: Line, finish: Finish | None = None, size: int = 0) -> None:
         """Take a line; never waits.
 
         Args:
             finish: what of its making may be left to the thread.
+            size: about how many bytes of memory it holds.
         """
-        if self._lost or self._queue.qsize() >= QUEUE_LIMIT:
+        if self._lost or not self._has_room(1):
             # Half a story helps nobody: nothing goes out until a keyframe starts it anew.
             self._lost += 1
             self.num_lost += 1
             self.wants_key = True
         else:
-            self._queue.put((line, finish))
+            self._enqueue(lambda: self._write(finish(line) if finish else line), size)
 
-    def put_key(self, line: Line, finish: Callable[[Line], Line]) -> None:
-        """Take a keyframe, unless the thread still has too much to do."""
-        if self._queue.qsize() >= QUEUE_LIMIT // 2:
+    def put_key(self, line: Line, finish: FinishKey) -> None:
+        """Take a keyframe, if `takes_key`. Its size is not counted: only one waits at a time."""
+        if not self.takes_key:
             return
         if self._lost:
-            self._queue.put(({"k": "lost", "n": self._lost}, None))
+            lost: Line = {"k": "lost", "n": self._lost}
+            self._enqueue(lambda: self._write(lost), 0)
             self._lost = 0
         self.wants_key = False  # first: whoever connects from here on asks anew
-        self._queue.put((line, finish))
+        self._keys_put += 1
+        self._enqueue(lambda: self._write_key(finish(line)), 0)
 
-    def close(self, timeout_s: float = 1.0) -> None:
-        """Write what is there and end; waits a moment at most."""
+    def close(self, timeout_s: float = 1.0, last: Line | None = None) -> None:
+        """Write what is there and end; waits a moment at most.
+
+        Args:
+            last: a line to end with, whether or not the queue is full.
+        """
+        if last is not None:
+            self._enqueue(lambda: self._write(last), 0)
         self._queue.put(None)
         self._thread.join(timeout_s)
 
-    def _want_key(self) -> None:
+    def _has_room(self, share: int) -> bool:
+        waiting = self._bytes_put - self._bytes_done
+        return self._queue.qsize() < QUEUE_LIMIT // share and waiting <= QUEUE_BYTES // share
+
+    def _enqueue(self, work: Callable[[], object], size: int) -> None:
+        self._bytes_put += size
+        self._queue.put((work, size))
+
+    def _welcome(self) -> None:
+        """In the sink's thread: a reader has come."""
         self.wants_key = True
+        self._queue.put((self._sink_flush, 0))
 
     # -- the thread ---------------------------------------------------------------------------
 
@@ -142,189 +146,31 @@ class Stream:
     def _turn(self) -> bool:
         sink = self._sink
         try:
-            item = self._queue.get(timeout=_FLUSH_EVERY_S if sink.is_pending else None)
+            item = self._queue.get(timeout=sink.due_s)
         except queue.Empty:
             sink.flush()
             return True
         if item is None:
             return False
-        line, finish = item
-        sink.write(line["k"], _encoded(finish(line) if finish else line))
+        work, size = item
+        work()
+        self._bytes_done += size
         if sink.wants_key:
             self.wants_key = True
         self.cpu_s = time.thread_time()
         return True
 
+    def _write(self, line: Line) -> None:
+        self._sink.write(line["k"], encoded(line))
 
-class FileSink:
-    """A file; one that is there is replaced.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-
-    is_heard = True
-    wants_key = False
-    is_pending = False
-
-    def __init__(self, path: Path, header: bytes) -> None:
-        # O_NONBLOCK: opening a pipe nobody reads would hold the server's start.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
-        number = os.open(path, flags, 0o600)
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            os.close(number)
-            raise OSError(f"{path} is no regular file")
-        os.fchmod(number, 0o600)
-        os.ftruncate(number, 0)
-        self._file = os.fdopen(number, "wb", buffering=0)
-        self.write("header", header)
-
-    def write(self, kind: str, line: bytes) -> None:
-        rest = memoryview(line)
-        while rest:
-            rest = rest[self._file.write(rest) :]
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self._file.close()
-
-
-class _Reader:
-    """A connected reader, and what waits for it."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self.waiting = bytearray()
-        #: It had a keyframe, and every line since.
-        self.is_in_step = False
-        self.missed = 0
-        self._has_begun = False
-        self.is_gone = False
-
-    def take(self, kind: str, line: bytes) -> None:
-        if self.is_in_step and len(self.waiting) <= READER_LIMIT:
-            if kind != "key":
-                self.waiting += line
-        elif kind == "key" and not self.waiting:
-            if self.missed:
-                self.waiting += _encoded({"k": "lost", "n": self.missed})
-            self.waiting += line
-            self.is_in_step, self._has_begun, self.missed = True, True, 0
-        else:
-            self.is_in_step = False
-            self.missed += self._has_begun  # what came before its first keyframe is no loss
-        self.send()
-
-    def send(self) -> None:
+    def _write_key(self, lines: Iterable[Line]) -> None:
         try:
-            while self.waiting:
-                sent = self.connection.send(self.waiting)
-                del self.waiting[:sent]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.is_gone = True
+            self._sink.begin_key()
+            for line in lines:
+                self._write(line)
+                let_others_run()
+        finally:
+            self._keys_done += 1
 
-
-class SocketSink:
-    """A listening Unix socket, open to its owner alone; any number of readers.
-
-    Args:
-        path: its file. One left over by a server that is gone is replaced.
-        header: what every reader gets first.
-        on_reader: called when one has come, in a thread of its own.
-
-    Raises:
-        OSError: it cannot be made, or another server listens there.
-    """
-
-    def __init__(self, path: Path, header: bytes, on_reader: Callable[[], None]) -> None:
-        private_folder(path.parent)
-        _remove_dead(path)
-        self._path = path
-        self._header = header
-        self._on_reader = on_reader
-        self._readers: list[_Reader] = []
-        self._new: deque[socket.socket] = deque()
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(path))  # nobody else can enter its folder
-        os.chmod(path, 0o600)
-        self._listener.listen(64)
-        threading.Thread(target=self._accept, name="cbtui-accept", daemon=True).start()
-
-    @property
-    def is_heard(self) -> bool:
-        return bool(self._new) or bool(self._readers)  # in the order in which they go over
-
-    @property
-    def wants_key(self) -> bool:
-        self._welcome()
-        return any(not (one.is_in_step or one.waiting) for one in self._readers)
-
-    @property
-    def is_pending(self) -> bool:
-        return any(one.waiting for one in self._readers)
-
-    def write(self, kind: str, line: bytes) -> None:
-        self._welcome()
-        for reader in self._readers:
-            reader.take(kind, line)
-        self._bury()
-
-    def flush(self) -> None:
-        self._welcome()
-        for reader in self._readers:
-            reader.send()
-        self._bury()
-
-    def close(self) -> None:
-        self.flush()
-        self._listener.close()
-        for reader in self._readers:
-            reader.connection.close()
-        self._path.unlink(missing_ok=True)
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return  # closed
-            try:
-                connection.setblocking(False)
-                # The header goes out at once: an idle server writes nothing, and its reader shall know it.
-                connection.sendall(self._header)
-            except OSError:
-                connection.close()  # gone already
-            else:
-                self._new.append(connection)
-                self._on_reader()
-
-    def _welcome(self) -> None:
-        while self._new:
-            self._readers.append(_Reader(self._new[0]))
-            self._new.popleft()  # only now: it is in one of the two at any time
-
-    def _bury(self) -> None:
-        for reader in [one for one in self._readers if one.is_gone]:
-            reader.connection.close()
-            self._readers.remove(reader)
-
-
-def _remove_dead(path: Path) -> None:
-    """Remove a socket nobody listens on."""
-    if not path.is_socket():
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knock:
-        try:
-            knock.connect(str(path))
-        except OSError:
-            path.unlink(missing_ok=True)
-            return
-    raise OSError(f"another server listens on {path}")
-
-
-def _encoded(line: Line) -> bytes:
-    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+    def _sink_flush(self) -> None:
+        self._sink.flush()

@@ -17,6 +17,7 @@ from cbtui.drawing.token_cells import SequenceCells, TokenBytes, alternatives, s
 from cbtui.drawing.window import merged
 from cbtui.looks.pieces import Line, Piece, clip_line, line_width
 from cbtui.telling.naming import Badges
+from cbtui.telling.provenance import at_least, is_uncounted
 from cbtui.telling.words import count
 from engine.step.mask import LayerKind
 from engine.stream.records import Segment, StepRecord
@@ -26,6 +27,8 @@ FEW = 8
 #: Of a step whose requests are not known: an observed server that only counts, or records that were dropped
 #: before they were read.
 UNSEEN = "Its tokens are counted; whose they are is not known"
+#: Of a step that was counted and no more.
+UNCOUNTED = "How many tokens were in it, and whose, is not told"
 #: Columns between segments of a wrapped row, and between sequences in columns.
 _GAP = 2
 #: Least columns for a sequence when several stand side by side.
@@ -38,9 +41,10 @@ def title(record: StepRecord) -> str:
     name = "Rectangle" if record.layout == "padded" else "Packed row"
     cached = sum(segment.num_cached for segment in record.segments)
     known = sum(segment.q_len for segment in record.segments)
-    if record.layout == "ragged" and record.tokens.total > known > 0:
+    if record.layout == "ragged" and known and (record.tokens.total > known or is_uncounted(record)):
         name, columns = f"{name}, {count(known, 'token')} known of", record.tokens.total
-    return f"{name} [{rows}, {columns}]" + (f" · {cached:,} cached" if cached else "")
+    wide = "?" if is_uncounted(record) else columns
+    return f"{name} [{rows}, {wide}]" + (f" · {cached:,} cached" if cached else "")
 
 
 def summary(record: StepRecord, width: int) -> Line:
@@ -49,12 +53,13 @@ def summary(record: StepRecord, width: int) -> Line:
     made = sum(len(segment.outputs) for segment in record.segments)
     has_drafts = any(segment.drafts for segment in record.segments)
     unit = "position" if record.layout == "padded" else "token"
-    parts = [f"{tokens.total:,} {unit}{'' if tokens.total == 1 else 's'}", f"{tokens.padding:,} padding"]
+    plural = "" if tokens.total == 1 and not is_uncounted(record) else "s"
+    parts = [f"{at_least(record, tokens.total)} {unit}{plural}", f"{tokens.padding:,} padding"]
     if tokens.dead:
         parts.append(f"{tokens.dead:,} dead")
     if has_drafts:
         parts.append(f"{tokens.rejected:,} rejected")
-    parts.append(f"{made} gained" if has_drafts else f"{made} sampled")
+    parts.append(f"{made} gained" if has_drafts else f"{at_least(record, made)} sampled")
     left: Line = ((" · ".join(parts), ""),)
     right: Line = ((_otherwise(record), "dim"),)
     for gap in (6, 3):
@@ -71,7 +76,8 @@ def _otherwise(record: StepRecord) -> str:
         return f"{without} [1, {useful:,}]"
     rows = len(record.segments)
     longest = max((segment.q_len for segment in record.segments), default=0)
-    if not rows or sum(segment.q_len for segment in record.segments) < tokens.total - tokens.padding:
+    known = sum(segment.q_len for segment in record.segments)
+    if not rows or is_uncounted(record) or known < tokens.total - tokens.padding:
         return "the others are other clients', which the server does not name" if rows else ""
     size = rows * longest
     padding = size - tokens.total
@@ -102,7 +108,7 @@ def packed_row(
     `is_whole`: nothing is folded, however many lines it takes.
     """
     if not record.segments:
-        return RowDrawing([((UNSEEN, "dim"),)], [])
+        return RowDrawing([((UNCOUNTED if is_uncounted(record) else UNSEEN, "dim"),)], [])
     cells = [sequence_cells(segment, badges, text) for segment in record.segments]
     if record.layout == "padded" and record.shape[1] > 1:
         length = record.shape[1]

@@ -13,9 +13,10 @@ from cbtui.looks.pieces import Line, Piece, clip_line, join, say, wrap
 from cbtui.looks.tokens import prose
 from cbtui.telling.alone import verdict_line
 from cbtui.telling.naming import Badges
+from cbtui.telling.provenance import at_least
 from cbtui.telling.run_result import result_in_two_lines, result_lines
 from cbtui.telling.step_story import dead_in_brief, lasting_sentences, step_sentences
-from cbtui.telling.words import EMPTY, count, listed, names, seconds
+from cbtui.telling.words import EMPTY, ENDS, count, listed, names, seconds
 from engine.stream.ledger import Ledger
 from engine.stream.records import Events, Finish, Record, StepRecord
 
@@ -40,9 +41,9 @@ def figures(record: StepRecord, *, is_drafting: bool = False) -> tuple[Line, Lin
     cached = sum(segment.num_cached for segment in record.segments)
     first: Line = (
         (f"step {record.step:,}".ljust(10), "strong"),
-        (f"{tokens.total:,}".rjust(5), "strong"),
+        (at_least(record, tokens.total).rjust(5), "strong"),
         (" token " if tokens.total == 1 else " tokens", "dim"),
-        (f"{cached:,}".rjust(6), "strong"),
+        (at_least(record, cached).rjust(6), "strong"),
         (" cached", "dim"),
         (seconds(record.end_s - record.start_s).rjust(8), "strong"),
     )
@@ -52,8 +53,10 @@ def figures(record: StepRecord, *, is_drafting: bool = False) -> tuple[Line, Lin
     parts = (("prompt", prompt, 5), ("decode", tokens.decode, 4), ("dead", tokens.dead, 4), last)
     second: list[Piece] = []
     for name, number, cells in parts:
-        is_waste = name not in ("prompt", "decode") and number
-        second += [(name + " ", "dim"), (f"{number}".ljust(cells), "warn" if is_waste else "strong")]
+        is_fed = name in ("prompt", "decode")
+        words = at_least(record, number) if is_fed else f"{number}"
+        is_waste = not is_fed and number
+        second += [(name + " ", "dim"), (words.ljust(cells), "warn" if is_waste else "strong")]
     return first, tuple(second)
 
 
@@ -173,7 +176,7 @@ def _verb(finish: Finish) -> str:
     if finish.reason in ("error", "ignored"):
         word = "failed" if finish.reason == "error" else "was refused"
         return f"{word}: {prose(finish.error)}" if finish.error else word
-    return f"finished ({finish.reason})"
+    return f"finished ({ENDS.get(finish.reason, finish.reason)})"
 
 
 def narration(frame: Frame, log: EventLog, cells: int) -> list[Line]:

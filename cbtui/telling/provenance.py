@@ -20,6 +20,7 @@ _NAMES = {
     "row": "the packed row's order",
     "mask": "the mask",
     "requests": "who is in a step",
+    "tokens": "how many tokens a step fed",
     "slots": "slots",
     "prompt_tokens": "prompt tokens",
     "output_tokens": "output tokens",
@@ -49,6 +50,23 @@ def is_absent(provenance: Provenance | None, fact: str) -> bool:
     return provenance is not None and bool(provenance.why_absent(fact))
 
 
+def has_others(record: StepRecord) -> bool:
+    """Whether a step had requests in it that are not known."""
+    return "requests" in record.inferred
+
+
+def is_uncounted(record: StepRecord) -> bool:
+    """Whether nobody knows how many tokens a step fed: those of known requests, and more."""
+    return "tokens" in record.inferred
+
+
+def at_least(record: StepRecord, number: int) -> str:
+    """A number of a step's tokens, as far as it is known: `3`, `3+`, `?`."""
+    if not is_uncounted(record):
+        return f"{number:,}"
+    return f"{number:,}+" if number else "?"
+
+
 def step_doubts(record: StepRecord) -> list[Line]:
     """What is inferred of this step in particular."""
     lines: list[Line] = []
@@ -57,6 +75,10 @@ def step_doubts(record: StepRecord) -> list[Line]:
         lines.append(say(f"{count(record.missed, 'step')} before it {were} ", ("missed", "warn"), "."))
     if "steps" in record.inferred:
         lines.append(say(("Rebuilt", "warn"), " from later counts: nobody saw this step by itself."))
+    if has_others(record) and record.segments:
+        lines.append(say("Requests of other clients were in it, too, which the server does not name."))
+    if is_uncounted(record):
+        lines.append(say("How many tokens it fed is ", ("not told", "warn"), "."))
     if "finish" in record.inferred:
         lines.append(say("How long the last request ran is ", ("inferred", "warn"), "."))
     return lines

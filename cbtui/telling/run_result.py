@@ -37,13 +37,14 @@ def twin_of(run: RunSummary, runs: Sequence[RunSummary]) -> RunSummary | None:
 
 def result_lines(frame: Frame) -> list[Line]:
     """The last run's result: its line, its twin's, what made the difference, and the seconds."""
-    if not frame.runs or not frame.runs[-1].slot_steps:
+    run = _told_run(frame)
+    if run is None:
         return []
-    run = frame.runs[-1]
     twin = twin_of(run, frame.runs)
     if twin is None:
-        again = "Run the same requests in another mode to see both here."
-        return [say((summary(run), "strong")), say(alone(run)), say((f"{pace(run)}. {again}", "dim"))]
+        # A server that is followed keeps its mode.
+        again = "" if frame.state.is_attached else " Run the same requests in another mode to see both here."
+        return [say((summary(run), "strong")), say(alone(run)), say((f"{pace(run)}.{again}", "dim"))]
     slots = (slots_of(run), slots_of(twin))
     # Different numbers of slots belong to the lines they explain.
     tail = [f" ({_slots(number)})" if slots[0] != slots[1] else "" for number in slots]
@@ -57,9 +58,9 @@ def result_lines(frame: Frame) -> list[Line]:
 
 def result_in_two_lines(frame: Frame) -> list[Line]:
     """The last run's result for a screen with no room: its line, then its twin's or what it means."""
-    if not frame.runs or not frame.runs[-1].slot_steps:
+    run = _told_run(frame)
+    if run is None:
         return []
-    run = frame.runs[-1]
     twin = twin_of(run, frame.runs)
     if twin is None:
         return [say((summary(run), "strong")), say(alone(run))]
@@ -70,6 +71,12 @@ def result_in_two_lines(frame: Frame) -> list[Line]:
         say((summary(one), "strong"), (f" · {ratio:.2f}×" if is_clear and one is slow else "", "warn"))
         for one in (run, twin)
     ]
+
+
+def _told_run(frame: Frame) -> RunSummary | None:
+    """The last run; None: there is none, or what others had of its slots is not known."""
+    run = frame.runs[-1] if frame.runs else None
+    return run if run is not None and run.slot_steps and run.is_whole else None
 
 
 def pace(run: RunSummary) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from cbtui.looks.pieces import Line, Piece
 from cbtui.telling.naming import Badge, Badges
 from engine.live.commands import PromptRequest
+from engine.stream.records import STOP_OR_ABORT
 
 #: One dim sentence a panel shows while it has nothing else, by the panel's name.
 EMPTY = {
@@ -15,6 +16,14 @@ EMPTY = {
     "finished": "Newest first: how each ended, and its text",
     "counters": "Speed, waiting times, wasted work",
     "happened": "What each step did, and why",
+}
+
+#: How a request ended, by its reason, where that is no plain end.
+ENDS = {
+    "abort": "cancelled",
+    "error": "failed",
+    "ignored": "refused",
+    STOP_OR_ABORT: "stop string or cancelled",
 }
 
 

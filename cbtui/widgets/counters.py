@@ -96,7 +96,8 @@ def counter_lines(frame: Frame, cells: int, height: int) -> list[Line]:
     metrics, source = frame.metrics, frame.state.provenance
     figures = dict(metrics.figures)
     if is_told_in_figures(figures):
-        return [clip_line(line, cells) for line in server_lines(figures)]
+        lines = [clip_line(line, cells) for line in server_lines(figures)]
+        return _dimmed(lines) if frame.state.status == "failed" else lines
     if not metrics.num_requests:
         return [((" " + EMPTY["counters"], "dim"),)]
     record = frame.record
@@ -190,7 +191,8 @@ def counters_line(frame: Frame, cells: int) -> Line:
     """The counters in one line; the last ones go first where it is narrow."""
     metrics = frame.metrics
     if is_told_in_figures(told := dict(metrics.figures)):
-        return clip_line(join(server_lines(told)[:2]), cells)
+        said = clip_line(join(server_lines(told)[:2]), cells)
+        return _dimmed([said])[0] if frame.state.status == "failed" else said
     if not metrics.num_requests:
         return clip_line(((" " + EMPTY["counters"], "dim"),), cells)
     figures: list[Line] = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cbtui.following.frame import Frame
 from cbtui.looks.pieces import Line, clip_line, join, line_width
-from cbtui.telling.words import size
+from cbtui.telling.words import count, size
 from cbtui.widgets.lines import LinesView
 from engine.runner import Loading
 
@@ -107,7 +107,7 @@ def _about(frame: Frame) -> list[Line]:
     config = state.config
     brand: Line = ((" cbtui ", "brand"),)
     wanted = frame.state.pending_config if frame.is_live else None
-    slots = _changing(config.max_num_seqs, wanted.max_num_seqs if wanted else None) + " slots"
+    slots = _slots(frame)
     limits = slots
     if state.provenance is None or not state.provenance.why_absent("budget"):
         budget = _changing(config.max_num_batched_tokens, wanted.max_num_batched_tokens if wanted else None)
@@ -123,6 +123,14 @@ def _about(frame: Frame) -> list[Line]:
         parts = [(state.model.name, f" · {place} · {limits}"), ("", f"{place} · {limits}"), ("", limits)]
     versions: list[Line] = [join((brand, ((name, ""), (rest, "dim")))) for name, rest in parts]
     return [*versions, join((brand, ((slots, "dim"),))), brand, ()]
+
+
+def _slots(frame: Frame) -> str:
+    """`3 slots`; where a server does not tell their number, how many were seen to be used."""
+    now, wanted = frame.state.config, frame.state.pending_config if frame.is_live else None
+    if frame.state.provenance is not None and frame.state.provenance.why_absent("slots"):
+        return f"{count(now.max_num_seqs, 'slot')} seen"
+    return _changing(now.max_num_seqs, wanted.max_num_seqs if wanted else None) + " slots"
 
 
 def _changing(now: int, wanted: int | None) -> str:

@@ -15,7 +15,7 @@ from cbtui.looks.pieces import Line, fit, join
 from cbtui.looks.tokens import clip
 from cbtui.telling.alone import mark, short_words
 from cbtui.telling.request_text import newest_text
-from cbtui.telling.words import EMPTY, badge_cell, badge_cells, count
+from cbtui.telling.words import EMPTY, ENDS, badge_cell, badge_cells, count
 from cbtui.widgets.messages import SlotsScrolled
 from cbtui.widgets.request_list import RequestList
 from engine.stream.records import Segment, SlotRecord
@@ -23,6 +23,8 @@ from engine.stream.records import Segment, SlotRecord
 #: From this many cells on, a line has room for long phases and a long bar.
 WIDE = 96
 _BAR_MAX = 10
+#: Of a slot in use that a server names nobody for.
+OTHERS = "another client's request, which the server does not name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,13 @@ def slot_count(frame: Frame) -> int:
     return frame.record.max_num_seqs
 
 
+def num_of_others(frame: Frame) -> int:
+    """Slots that a server says are in use at the shown step, beyond those whose requests it names."""
+    running = dict(frame.metrics.figures).get("num_requests_running")
+    known = frame.state.slots if frame.is_live or frame.record is None else frame.record.slots
+    return max(0, int(running or 0) - len(known))
+
+
 def slot_rows(frame: Frame) -> list[SlotRow]:
     """Every slot in order: idle ones too, and those above the limit that still have to end."""
     record = frame.record
@@ -58,11 +67,13 @@ def slot_rows(frame: Frame) -> list[SlotRow]:
     shown = {slot.slot: slot for slot in record.slots} if record else {}
     now = {slot.slot: slot for slot in frame.state.slots} if frame.is_live else shown
     segments = {segment.slot: segment for segment in record.segments} if record else {}
+    others = num_of_others(frame)
     rows = []
     for number in range(max([limit, *(n + 1 for n in shown), *(n + 1 for n in now)])):
         slot = shown.get(number) or now.get(number)
         if slot is None:
-            rows.append(SlotRow(number))
+            rows.append(SlotRow(number, phase=OTHERS, is_busy=True) if others > 0 else SlotRow(number))
+            others -= 1
             continue
         rows.append(_row(frame, slot, now.get(number), segments.get(number), number >= limit))
     return rows
@@ -123,7 +134,9 @@ def _holds(frame: Frame) -> bool:
 
 
 def _ended(reason: str) -> str:
-    return {"abort": "cancelled", "error": "failed"}.get(reason, f"finished ({reason})")
+    words = ENDS.get(reason, "")
+    # What is long stands behind a word that is kept where there is little room.
+    return words if words and " " not in words else f"finished ({words or reason})"
 
 
 def _phase(slot: SlotRecord, segment: Segment | None) -> str:
@@ -158,7 +171,7 @@ def slot_columns(frame: Frame, rows: list[SlotRow], cells: int) -> SlotColumns:
     return SlotColumns(
         number=len(str(len(rows) - 1)),
         badge=badge_cells(frame.badges, [r.request_id for r in rows]),
-        phase=max(17, *(len(r.phase) for r in rows)) if is_wide else 11,
+        phase=max([17, *(len(r.phase) for r in rows if r.request_id)]) if is_wide else 11,
         bar=_BAR_MAX if is_wide else 8 if cells >= 66 else 0,
         progress=max(5, *(len(r.progress) for r in rows)),
     )
@@ -170,6 +183,8 @@ def slot_line(frame: Frame, row: SlotRow, columns: SlotColumns, cells: int) -> L
     number = str(row.slot).rjust(columns.number)
     head: Line = (("▸" if is_selected else " ", "cursor" if is_selected else ""), (number + " ", "dim"))
     if not row.request_id:
+        if row.is_busy:
+            return (*head, ("  " + clip(row.phase, cells - columns.number - 4), "dim"))
         sentence = EMPTY["slots"] if frame.record is None and row.slot == 0 else ""
         return (*head, (fit("  idle", columns.badge + 1 + columns.phase), "dim"), (sentence, "dim"))
     badge = frame.badges[row.request_id]
@@ -219,7 +234,7 @@ def _short(phase: str) -> str:
 def slots_title(frame: Frame, rows: list[SlotRow], first: int, num_visible: int) -> str:
     """`Slots 3/3`, or which of them are in view, and a limit that is about to change."""
     limit = slot_count(frame)
-    held = sum(row.is_busy and row.bar is None for row in rows)
+    held = sum(row.is_busy and row.bar is None and bool(row.request_id) for row in rows)
     busy = sum(row.is_busy for row in rows) - held
     if 0 < num_visible < len(rows):
         last = min(len(rows), first + num_visible) - 1

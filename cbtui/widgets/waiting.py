@@ -9,7 +9,7 @@ from cbtui.following.frame import Frame
 from cbtui.looks.pieces import Line, Piece, fit
 from cbtui.looks.tokens import cell_width, clip, prose
 from cbtui.telling.naming import letter_of
-from cbtui.telling.provenance import mark
+from cbtui.telling.provenance import is_absent, mark
 from cbtui.telling.waiting import MOMENTARY, WORDS, why
 from cbtui.telling.words import EMPTY, chip, count
 from cbtui.widgets.request_list import RequestList
@@ -147,7 +147,9 @@ class QueueLines:
         if y < len(self.rows):
             return waiting_line(self._frame, self.rows[y], self._columns, self._cells)
         if self.rows:
-            return ((f" … and {self.total - len(self.rows):,} more behind them", "dim"),)
+            more = f" … and {self.total - len(self.rows):,} more"
+            is_named = not is_absent(self._frame.state.provenance, "waiting_requests")
+            return ((more + (" behind them" if is_named else ", which the server does not name"), "dim"),)
         if self.total:
             who = "request waits" if self.total == 1 else "requests wait"
             return ((f" {self.total:,} {who}; the server does not say which", "dim"),)

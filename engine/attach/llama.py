@@ -10,18 +10,16 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import count
 
 from engine.attach.address import Address, Key
-from engine.attach.http import Http
+from engine.attach.asking import AskingSource
 from engine.attach.llama_routes import Props, encode
 from engine.attach.llama_slots import NotSlots, read_slots
 from engine.attach.llama_steps import Known, StepBuilder
 from engine.attach.metrics_text import NotMetrics, Samples
 from engine.attach.plain import harmless
-from engine.attach.prompts import Own, Prompts
+from engine.attach.prompts import Own
 from engine.attach.seen import SlotSeen
-from engine.attach.seen_records import SeenRecords
 from engine.attach.source import Opened, Queue, SourceLost
 from engine.config import SLOT_LIMIT, EngineConfig
 from engine.live.commands import PromptRequest
@@ -68,14 +66,8 @@ _ABSENT = (
 NO_METRICS = "its /metrics is off (--metrics turns it on): only prompts sent from here are counted"
 
 
-class LlamaSource:
-    """Implements `Source`.
-
-    Args:
-        address, key: of the server.
-        now_s: monotonic seconds.
-        sleep: waits so many seconds.
-    """
+class LlamaSource(AskingSource):
+    """Implements `Source`; arguments as `AskingSource` has them."""
 
     def __init__(
         self,
@@ -85,13 +77,7 @@ class LlamaSource:
         now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._address, self._key = address, key
-        self._clock, self._sleep = now_s, sleep
-        self._started_s = now_s()
-        self._http: Http | None = None
-        self._prompts: Prompts | None = None
-        self._indices = count()
-        self._records = SeenRecords(self._indices)
+        super().__init__(address, key, now_s=now_s, sleep=sleep)
         self._builder = StepBuilder()
         self._looks: deque[tuple[float, tuple[SlotSeen, ...]]] = deque()
         self._newest: tuple[SlotSeen, ...] = ()
@@ -105,22 +91,16 @@ class LlamaSource:
         self._quiet_looks = 0
         self._is_first = True
 
-    def _now(self) -> float:
-        return self._clock() - self._started_s
-
     # -- opening ------------------------------------------------------------------------------
 
     def open(self) -> Opened:
         """See `Source`."""
-        if self._http is not None:
-            self._http.close()
-        self._http = Http(self._address, self._key)
+        self._connect()
         props = self._http.json("/props")
         facts = Props(props if isinstance(props, dict) else {})
         samples = self._scrape()
         slots = self._slots()
-        if self._prompts is None:
-            self._prompts = Prompts(self._address, self._key, facts.model, encode, self._now, self._indices)
+        self._take_prompts(facts.model, encode)
         self._come_back(slots)
         total = samples.sum(PREFIX + "n_decode_total") if samples else None
         if total is not None and not any(one.is_processing for one in slots):
@@ -247,7 +227,6 @@ class LlamaSource:
         return Known(prompt, output, own.reason)
 
     def _slots(self) -> tuple[SlotSeen, ...]:
-        assert self._http is not None
         body = self._http.ask("/slots")
         if body is None:
             raise SourceLost(f"{self._address} tells nothing of its slots: it was started with --no-slots")
@@ -259,7 +238,6 @@ class LlamaSource:
     # -- its own counts -----------------------------------------------------------------------
 
     def _scrape(self) -> Samples | None:
-        assert self._http is not None
         status, body = self._http.get("/metrics")
         if status != 200:
             self._no_metrics = NO_METRICS
@@ -317,22 +295,9 @@ class LlamaSource:
         )
 
     def submit(self, requests: Sequence[PromptRequest]) -> None:
-        """See `Source`."""
-        if self._prompts is not None:
-            self._records.sent(self._prompts.send(requests))
-            self._next_look_s = 0.0
-
-    def cancel(self, request_id: str) -> None:
-        """See `Source`."""
-        if self._prompts is not None:
-            self._prompts.cancel(request_id)
-
-    def close(self) -> None:
-        """See `Source`."""
-        if self._prompts is not None:
-            self._prompts.close()
-        if self._http is not None:
-            self._http.close()
+        """See `Source`. What comes of them is looked for at once."""
+        super().submit(requests)
+        self._next_look_s = 0.0
 
 
 def _arriving(own: Own) -> Arriving:

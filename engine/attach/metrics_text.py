@@ -55,6 +55,11 @@ class Samples:
         total = math.fsum(values.values())
         return total if math.isfinite(total) else None
 
+    def mean(self, name: str) -> float | None:
+        """A share over all its labels; None: it is not told, or is no number."""
+        total = self.sum(name)
+        return None if total is None else total / len(self._values[name])
+
     def by(self, name: str, label: str) -> dict[str, float]:
         """A metric apart by one of its labels, summed over the others."""
         found: dict[str, float] = {}

@@ -62,8 +62,8 @@ class Own:
         prompt: its tokens, once they are known.
         prompt_token_ids: its ids, where the answer tells these.
         is_encoded: they are known, or never will be.
-        tokens: output so far.
-        finish: why the server says it ended; its own counts may follow.
+        tokens, heard_s: output so far, and when each token of it was heard.
+        finish, stop_string: why the server says it ended; its own counts may follow.
         reason, over_s: why it ended, and when that was heard; empty while anything may follow.
         num_prompt, num_output, num_cached: the server's own count, at the end.
     """
@@ -77,7 +77,9 @@ class Own:
     is_encoded: bool = False
     prompt_token_ids: tuple[int, ...] = ()
     tokens: list[Token] = field(default_factory=list)
+    heard_s: list[float] = field(default_factory=list)
     finish: str = ""
+    stop_string: str = ""
     reason: str = ""
     error: str = ""
     over_s: float = 0.0
@@ -89,11 +91,22 @@ class Own:
     def is_over(self) -> bool:
         return bool(self.reason)
 
+    @property
+    def end(self) -> str:
+        """Why it ended, as soon as that is known; empty: it is not."""
+        return self.reason or ("" if self.error else self.finish)
+
+    @property
+    def num_text_bytes(self) -> int:
+        """Bytes of its text; a stop string is not in it."""
+        return sum(len(token.data) for token in self.tokens)
+
 
 #: Asks a server for a prompt's tokens.
 Encode = Callable[[httpx2.AsyncClient, PromptRequest], Coroutine[None, None, EncodedText]]
 ABORTED = "abort"
-_News = tuple[str, object]
+#: Whose, what, and when it was heard.
+_News = tuple[str, object, float]
 
 
 class Prompts:
@@ -121,7 +134,7 @@ class Prompts:
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._address, self._key = address, key
-        self._model = model
+        self.model = model
         self._encode = encode
         self._now_s = now_s
         self._indices = indices
@@ -177,8 +190,8 @@ class Prompts:
         """Take in what has come since; whether anything has."""
         had = False
         while self._news:
-            request_id, what = self._news.popleft()
-            self._take(self.all[request_id], what)
+            request_id, what, at_s = self._news.popleft()
+            self._take(self.all[request_id], what, at_s)
             had = True
         return had
 
@@ -198,13 +211,15 @@ class Prompts:
             pass
         return seed
 
-    def _take(self, own: Own, what: object) -> None:
+    def _take(self, own: Own, what: object, at_s: float) -> None:
         match what:
             case EncodedText():
                 own.prompt, own.is_encoded = what, True
             case Piece():
                 own.tokens += what.tokens
+                own.heard_s += [at_s] * len(what.tokens)
                 own.finish = own.finish or what.finish_reason
+                own.stop_string = own.stop_string or what.stop_string
                 own.prompt_token_ids = own.prompt_token_ids or what.prompt_token_ids
                 for name in ("num_prompt", "num_output", "num_cached"):
                     if (value := getattr(what, name)) is not None:
@@ -216,7 +231,7 @@ class Prompts:
                 if not (own.error or own.finish or what == ABORTED):
                     own.error = "the server ended its answer without a reason"
                 own.reason = "error" if own.error else own.finish or "abort"
-                own.over_s = self._now_s()
+                own.over_s = at_s
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -253,7 +268,7 @@ class Prompts:
 
     async def _follow(self, request_id: str, request: PromptRequest, seed: int) -> None:
         def say(what: object) -> None:
-            self._news.append((request_id, what))
+            self._news.append((request_id, what, self._now_s()))
 
         answer: asyncio.Future[str] | None = None
         try:
@@ -299,7 +314,7 @@ class Prompts:
         """Stream the answer; empty when it is over, or why there is none."""
         refusal = ""
         for plain in (False, True):
-            body = body_of(request, self._model, seed, plain=plain, n_top=self._n_top)
+            body = body_of(request, self.model, seed, plain=plain, n_top=self._n_top)
             async with client.stream("POST", route_of(request), json=body) as response:
                 if response.status_code == 200:
                     await self._pieces(response, say)

@@ -6,6 +6,7 @@ Plain data. `llama_steps` and `vllm` make it, `seen_records` writes the records 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -80,10 +81,23 @@ class Ended:
 
 @dataclass(slots=True)
 class StepSeen:
-    """One step. `is_seen`: a look came right after it; else it follows from later counts."""
+    """One step.
+
+    Attributes:
+        is_seen: a look came right after it; else it follows from later counts.
+        is_whole: `parts` are all that was in it.
+    """
 
     start_s: float
     end_s: float
     parts: list[Part] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     is_seen: bool = True
+    is_whole: bool = True
+
+
+class Width(NamedTuple):
+    """The exact width of a step that was counted alone: all its tokens, and those that were decoded."""
+
+    num_tokens: int
+    num_decode: int

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
-from typing import NamedTuple
 
 from engine.attach.prompts import Own
-from engine.attach.seen import Ended, Part, SlotSeen, StepSeen
+from engine.attach.seen import Ended, Part, SlotSeen, StepSeen, Width
 from engine.attach.tokens import TokenNumbers, Told
 from engine.stream.records import (
     UNKNOWN_TOKEN,
@@ -31,13 +30,6 @@ from engine.stream.records import (
 
 #: How a waiting prompt is said to wait while a slot is free: the server has not been seen to take it up.
 NOT_YET = "not_in_a_slot_yet"
-
-
-class Width(NamedTuple):
-    """The exact width of a step that was counted alone: all its tokens, and those that were decoded."""
-
-    num_tokens: int
-    num_decode: int
 
 
 class SeenRecords:
@@ -181,6 +173,8 @@ class SeenRecords:
             prompt = width.num_tokens - decode
             # With nothing known of who is in it, the row has its width all the same.
             q_start = q_start or width.num_tokens
+        # With others in it and not counted alone, nobody knows how wide it was.
+        unknown = () if step.is_whole else ("requests",) if width else ("requests", "tokens")
         num_blocks, share = pool
         used = round(num_blocks * share) if share is not None else 0
         record = StepRecord(
@@ -204,7 +198,7 @@ class SeenRecords:
             num_blocks=num_blocks,
             kv_tokens=sum(slot.num_computed_tokens for slot in slots),
             events=self._events(submitted=submitted, admitted=admitted, finished=finished, released=released),
-            inferred=(() if step.is_seen else ("steps", "times")) + (() if sure else ("finish",)),
+            inferred=(() if step.is_seen else ("steps", "times")) + unknown + (() if sure else ("finish",)),
             missed=self._missed,
         )
         self._missed = 0

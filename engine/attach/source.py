@@ -57,22 +57,26 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
         info: the model it serves, as far as it says.
         config: its limits, as far as it says; `provenance.absent` names those that mean nothing.
         provenance: whose records follow, and what in them is inferred or absent.
+        refused: what this server in particular cannot be asked for, as `EngineState.refused` has it.
     """
 
     info: ModelInfo
     config: EngineConfig
     provenance: Provenance
+    refused: tuple[tuple[str, str], ...] = ()
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """How the queue stands between two steps, where a source knows better than its last record.
 
-    `arriving`: prompts sent from here that the server has not been seen to take up.
+    `arriving`: prompts sent from here that the server has not been seen to take up. `num_running`: requests
+    that run now, also those no record names.
     """
 
     waiting_count: int = 0
     waiting: tuple[WaitingRecord, ...] = ()
     arriving: tuple[Arriving, ...] = ()
+    num_running: int = 0
 
 
 class Source(Protocol):

@@ -117,6 +117,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         workload: a digest of what was asked, to recognise the same requests run again in another mode.
         arrivals: a digest of after how many steps of the run each request arrived.
         finished: whether the engine is empty again.
+        is_whole: all requests in its steps are known; else others' were there too, and no share is made.
     """
 
     modes: tuple[str, ...]
@@ -139,6 +140,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     rejected: int = 0
     drafts: int = 0
     accepted: int = 0
+    is_whole: bool = True
 
     @property
     def prefix_hit_rate(self) -> float | None:
@@ -184,6 +186,7 @@ class _Run:
     rejected: int = 0
     drafts: int = 0
     accepted: int = 0
+    is_whole: bool = True
 
 
 class Metrics:
@@ -301,6 +304,7 @@ class Metrics:
         run.prefilled_tokens += record.tokens.prompt + record.tokens.recomputed
         run.cached_tokens += sum(admission.num_cached_tokens for admission in record.events.admitted)
         run.elapsed_s += duration
+        run.is_whole = run.is_whole and "requests" not in record.inferred
         self._slide(record.end_s, duration, sampled, record.tokens.prompt)
 
     def _slide(self, end_s: float, duration: float, output: int, prompt: int) -> None:
@@ -345,6 +349,7 @@ class Metrics:
             rejected=run.rejected,
             drafts=run.drafts,
             accepted=run.accepted,
+            is_whole=run.is_whole,
         )
 
     @property

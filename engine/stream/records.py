@@ -65,16 +65,17 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: What a source may have to infer, or not know at all. `steps`: where one ends and the next begins, and
-#: `times` when; `row`: the order of sequences in it; `requests`: who is in a step at all; `prompt_tokens`,
-#: `output_tokens`, `drafts`: their ids (counts are known); `blocks`: block tables; `kv`: the pool's size and
-#: use; `waiting`: how many wait; `waiting_requests`: which, and why; `finish`: why and when a request ended;
-#: `ranks`: what the other ranks of a data-parallel server do.
+#: `times` when; `row`: the order of sequences in it; `requests`: who is in a step at all; `tokens`: how many
+#: one fed; `prompt_tokens`, `output_tokens`, `drafts`: their ids (counts are known); `blocks`: block tables;
+#: `kv`: the pool's size and use; `waiting`: how many wait; `waiting_requests`: which, and why; `finish`: why
+#: and when a request ended.
 FACTS = (
     "steps",
     "times",
     "row",
     "mask",
     "requests",
+    "tokens",
     "slots",
     "prompt_tokens",
     "output_tokens",
@@ -264,10 +265,15 @@ class Preemption(msgspec.Struct, frozen=True):
     reason: str = "kv_blocks"
 
 
+#: Why a request ended, where a stop string and being taken back are told in one word.
+STOP_OR_ABORT = "stop_or_abort"
+
+
 class Finish(msgspec.Struct, frozen=True):
     """A request's one terminal event.
 
-    `reason` is stop, length, abort, error or ignored; `slot` is None when it never ran. `stop_string`
+    `reason` is stop, length, abort, error or ignored; of a server that tells both alike, `STOP_OR_ABORT`.
+    `slot` is None when it never ran. `stop_string`
     is the one that ended it, and `num_text_bytes` the bytes of output before that; None: no string did.
     """
 

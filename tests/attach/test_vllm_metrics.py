@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 
 import pytest
 from fake_server import DATA, FakeServer, fake_server
 from following import following
 
 from engine.attach.metrics_text import NotMetrics, Samples, quantile
-from engine.attach.vllm_figures import PLAIN, TIMES, scrape_of
+from engine.attach.vllm_figures import PLAIN, TIMES, Scrape, scrape_of, width_between
 from engine.live.commands import PromptRequest, Submit
 from engine.stream.records import UNKNOWN_TOKEN
 
@@ -32,7 +33,7 @@ def test_a_recorded_scrape_of_a_busy_server_is_read_as_it_stands() -> None:
     assert scrape.figures["num_requests_waiting_by_reason deferred"] == 0
     assert scrape.figures["kv_cache_usage_perc"] == pytest.approx(3 / 181)
     assert (scrape.num_steps, scrape.num_tokens) == (7, 46)
-    assert (scrape.num_prompt, scrape.num_output) == (27, 19)
+    assert (scrape.num_output, scrape.num_firsts) == (19, 4)
     assert (scrape.block_size, scrape.num_blocks) == (128, 182)
     assert scrape.figures["num_preemptions_total"] == scrape.figures["prefix_cache_hits_total"] == 0
     assert 0 < scrape.figures["inter_token_latency_seconds p50"] < 1
@@ -80,7 +81,8 @@ class Metrics:
 
 def test_steps_are_counted_and_one_alone_has_its_exact_width() -> None:
     one_more = with_values(BUSY, iteration_tokens_total_count=8, iteration_tokens_total_sum=58)
-    one_more = with_values(one_more, generation_tokens_total=21)
+    # A prompt of 9 tokens, and what two others chose last: three tokens come of it, one of them a first one.
+    one_more = with_values(one_more, generation_tokens_total=22, time_to_first_token_seconds_count=5)
     five_more = with_values(one_more, iteration_tokens_total_count=13, iteration_tokens_total_sum=80)
     with fake_server() as server:
         Metrics(server, BUSY, BUSY, BUSY, one_more, five_more)
@@ -90,7 +92,8 @@ def test_steps_are_counted_and_one_alone_has_its_exact_width() -> None:
     assert state.provenance is not None and state.provenance.engine.startswith("vLLM")
     assert state.model is not None and state.model.name == "small\ufffd[31m", "a name gives no orders"
     assert state.config.max_model_len == 512 and state.config.block_size == 128
-    assert first.shape == (1, 12) and (first.tokens.prompt, first.tokens.decode) == (10, 2)
+    assert first.shape == (1, 11) and (first.tokens.prompt, first.tokens.decode) == (9, 2)
+    assert first.inferred == ("requests",) and "tokens" in second.inferred
     assert first.waiting_count == 2 and first.num_blocks == 182 and first.num_blocks - first.free_blocks == 3
     assert first.missed == 0 and second.missed == 4 and second.step == first.step + 5
     assert second.shape == (1, 0), "the width of one of five steps is not known"
@@ -124,7 +127,103 @@ def test_prompts_sent_from_here_are_in_the_steps_that_made_their_tokens() -> Non
     assert story.finish is not None and story.finish.reason == "length"
     assert len(story.request.prompt_token_ids) == 4
     assert [segment.kv_len for step in steps for segment in step.segments] == [4, 5, 6]
-    assert len(steps) == 3 and {"steps", "times"} <= set(steps[0].inferred)
+    assert len(steps) == 3 and steps[0].inferred == ("requests", "tokens"), "three run, and one is known"
     assert set(steps[0].segments[0].token_ids) == {UNKNOWN_TOKEN}
     assert not {"logprobs", "top_logprobs"} & set(sent[0]), "asked for, they cost the server a compilation"
     assert sent[0]["model"] and sent[0]["prompt"] == "Count" and sent[0]["max_tokens"] == 3
+
+
+def scraped(**values: float) -> Scrape:
+    return scrape_of(Samples(with_values(BUSY, **values)))
+
+
+def test_a_step_is_as_wide_as_what_it_fed_not_as_what_it_made() -> None:
+    before = scraped()
+    prompt_and_two = scraped(
+        iteration_tokens_total_sum=46 + 9 + 3,
+        generation_tokens_total=19 + 3,
+        time_to_first_token_seconds_count=4 + 1,
+    )
+    assert width_between(before, prompt_and_two) == (11, 2)
+    decodes = scraped(iteration_tokens_total_sum=46 + 3, generation_tokens_total=19 + 3)
+    assert width_between(before, decodes) == (3, 3)
+    assert width_between(prompt_and_two, before) is None, "started anew"
+    for name in ("time_to_first_token_seconds_count", "generation_tokens_total"):
+        text = BUSY.replace(f"vllm:{name}", "vllm:renamed")
+        assert width_between(before, scrape_of(Samples(text))) is None
+
+
+def test_of_two_engines_behind_one_server_counts_add_up_and_shares_do_not() -> None:
+    first = scraped(kv_cache_usage_perc=0.5)
+    second = with_values(BUSY, kv_cache_usage_perc=0.25).replace('engine="0"', 'engine="1"')
+    lines = [line for line in second.splitlines() if not line.startswith("#")]
+    both = scrape_of(Samples("\n".join([with_values(BUSY, kv_cache_usage_perc=0.5), *lines, ""])))
+    assert both.figures["kv_cache_usage_perc"] == pytest.approx(0.375)
+    assert both.num_running == 2 * (first.num_running or 0) and both.num_steps == 14
+
+
+def test_a_server_that_others_use_is_at_work_though_nobody_of_it_is_known() -> None:
+    with fake_server() as server:
+        Metrics(server, BUSY)
+        with following(server.url) as one:
+            assert one.state.status == "running" and not one.state.slots
+            server.answers["/metrics"] = with_values(
+                BUSY, num_requests_running=0, num_requests_waiting=0
+            ).encode()
+            one.wait(lambda: one.state.status == "idle")
+
+
+def test_a_server_that_was_started_anew_is_counted_anew() -> None:
+    with fake_server() as server:
+        five_more = with_values(BUSY, iteration_tokens_total_count=12)
+        anew = with_values(BUSY, iteration_tokens_total_count=1, generation_tokens_total=2)
+        then = with_values(anew, iteration_tokens_total_count=3, generation_tokens_total=5)
+        metrics = Metrics(server, BUSY, BUSY, five_more)
+        with following(server.url) as one:
+            one.wait(lambda: len(one.steps) == 1)
+            server.answers["/metrics"] = (500, b"")
+            one.wait(lambda: one.state.failure is not None)
+            metrics.texts = [anew]
+            server.answers["/metrics"] = metrics.answer
+            one.wait(lambda: one.state.failure is None)
+            metrics.texts = [then]
+            one.wait(lambda: len(one.steps) == 2)
+            first, second = one.steps
+            figures: dict[str, float | None] = {}
+            for record in one.records:
+                figures |= dict(record.events.figures)
+    assert (first.step, second.step) == (5, 7), "two steps of the new one, and none of the difference"
+    assert (figures["output_tokens_per_s"] or 0) >= 0
+
+
+def test_a_prompt_that_waits_at_the_server_is_counted_once() -> None:
+    with fake_server() as server:
+        Metrics(server, with_values(BUSY, num_requests_waiting=2))
+        hold = threading.Event()
+
+        def answer(_: bytes) -> bytes:
+            hold.wait(10)
+            return b"data: [DONE]\n\n"
+
+        server.answers["/v1/completions"] = answer
+        with following(server.url) as one:
+            one.commands.put(Submit((PromptRequest(prompt="Count", max_tokens=3),)))
+            one.wait(lambda: one.state.arriving_count)
+            assert (one.state.waiting_count, one.state.arriving_count) == (1, 1)
+            hold.set()
+
+
+def test_no_waiting_time_of_a_prompt_sent_from_here_is_below_zero() -> None:
+    """A step may have begun before the prompt was sent, as far as the scrapes tell."""
+    piece = {"choices": [{"index": 0, "text": "x", "token_ids": [5], "finish_reason": "length"}]}
+    with fake_server() as server:
+        Metrics(server, BUSY)
+        server.answers["/v1/completions"] = [f"data: {json.dumps(piece)}\n\n".encode()]
+        with following(server.url) as one:
+            for number in range(1, 4):
+                one.commands.put(Submit((PromptRequest(prompt="Count", max_tokens=1),)))
+                one.wait(lambda number=number: one.num_finished == number)
+            stories = one.ledger.stories.values()
+    for story in stories:
+        assert story.queue_s is not None and story.queue_s >= 0
+        assert story.ttft_s is not None and story.ttft_s >= 0

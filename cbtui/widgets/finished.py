@@ -7,7 +7,7 @@ from cbtui.looks.pieces import Line, clip_line, fit
 from cbtui.looks.tokens import clip, prose
 from cbtui.telling.alone import is_told, mark, short_words, tally
 from cbtui.telling.request_text import beginning_text
-from cbtui.telling.words import EMPTY, badge_cell, badge_cells, count
+from cbtui.telling.words import EMPTY, ENDS, badge_cell, badge_cells, count
 from cbtui.widgets.request_list import RequestList
 from engine.stream.ledger import RequestStory
 
@@ -30,7 +30,7 @@ def finished_at(frame: Frame) -> list[str]:
 def ending(story: RequestStory) -> str:
     """Finish reason and tokens: `length 6/6`, `cancelled 3/50`."""
     assert story.finish is not None
-    word = {"abort": "cancelled", "error": "failed"}.get(story.finish.reason, story.finish.reason)
+    word = ENDS.get(story.finish.reason, story.finish.reason)
     return f"{word} {story.finish.num_output_tokens:,}/{story.request.max_tokens:,}"
 
 

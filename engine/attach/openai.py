@@ -37,6 +37,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tokens: new ones; of several that make up one text, the last has it.
         finish_reason: stop or length, with the last token or after it.
+        stop_string: the one that ended it, where the server tells it.
         num_prompt, num_output, num_cached: the server's own count, at the end.
         prompt_token_ids: where the server tells them.
         error: what the server says went wrong.
@@ -44,6 +45,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
     tokens: tuple[Token, ...] = ()
     finish_reason: str = ""
+    stop_string: str = ""
     num_prompt: int | None = None
     num_output: int | None = None
     num_cached: int | None = None
@@ -137,6 +139,7 @@ def read_piece(data: str | bytes, num_before: int) -> Piece:
             num_before,
         ),
         finish_reason=reason if isinstance(reason := choice.get("finish_reason"), str) else "",
+        stop_string=string if isinstance(string := choice.get("stop_reason"), str) else "",
         num_prompt=_count(usage.get("prompt_tokens")),
         num_output=_count(usage.get("completion_tokens")),
         num_cached=_count(_dict(usage.get("prompt_tokens_details")).get("cached_tokens")),

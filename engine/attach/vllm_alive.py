@@ -10,10 +10,19 @@ from dataclasses import dataclass, field
 
 from engine.attach.vllm_lines import Arrived, Chunk, Scheduled
 from engine.attach.vllm_requests import Blocks, Followed, Lanes, table_from
-from engine.stream.records import NO_BLOCK, UNKNOWN_TOKEN, Admission, Finish, Preemption, Release
+from engine.stream.records import (
+    NO_BLOCK,
+    STOP_OR_ABORT,
+    UNKNOWN_TOKEN,
+    Admission,
+    Finish,
+    Preemption,
+    Release,
+)
 
-#: vLLM's reasons in the records' words; others stand as they are.
-_REASONS = {"repetition": "stop"}
+#: vLLM's reasons in the records' words; others stand as they are. What meets a stop string is aborted by its
+#: web server, which alone knows the text.
+_REASONS = {"repetition": "stop", "abort": STOP_OR_ABORT}
 
 
 @dataclass(slots=True)

@@ -37,8 +37,9 @@ _STAGES = (
     ("Loading weights took", "weights loaded"),
     ("Loading safetensors", "loading weights"),
     ("Starting to load model", "loading weights"),
-    ("Compiling", "compiling"),
-    ("torch.compile", "compiling"),
+    ("Compiling a graph", "compiling"),
+    ("Dynamo bytecode", "compiling"),
+    ("for vLLM's torch.compile", "compiling"),
     ("Initializing a V1 LLM engine", "starting its engine"),
     ("non-default args", "reading its arguments"),
 )

@@ -1,7 +1,6 @@
 """A vLLM of this program's own: started, followed step by step, sent prompts, ended.
 
-Its steps come over the socket its scheduler writes to, prompts go the way any client's do. A prompt sent
-from here is found again in the stream by its seed.
+Its steps come over the socket its scheduler writes to, prompts go the way any client's do.
 """
 
 from __future__ import annotations
@@ -14,14 +13,16 @@ import msgspec
 
 from engine.attach.address import Key, read_address
 from engine.attach.http import Http
-from engine.attach.prompts import Own, Prompts
+from engine.attach.own_in_stream import OwnInStream, refusal
+from engine.attach.prompts import Prompts
+from engine.attach.served import served_model
 from engine.attach.source import Opened, Queue, Refused, SourceFailed, SourceLost, SourceStarting
 from engine.attach.stream import StreamSource
 from engine.attach.vllm_child import VllmChild
 from engine.live.commands import PromptRequest
 from engine.live.standing import standing_after
 from engine.live.state import Arriving, Failure
-from engine.stream.records import Events, Finish, Provenance, QuietRecord, Record, RequestRecord, StepRecord
+from engine.stream.records import Provenance, QuietRecord, Record, StepRecord
 
 #: Of a data-parallel server the first rank is followed: what is typed goes there.
 FOLLOWED_RANK = {"X-data-parallel-rank": "0"}
@@ -42,10 +43,7 @@ class LaunchedVllm:
         self._prompts: Prompts | None = None
         self._early: list[PromptRequest] = []
         self._is_closed = False
-        #: By the seed they were sent with: those the stream has not shown yet.
-        self._unseen: dict[int, Own] = {}
-        #: Requests of the stream that were sent from here.
-        self._own: dict[str, Own] = {}
+        self._own = OwnInStream()
         self._last: StepRecord | None = None
         self._late: list[QuietRecord] = []
 
@@ -65,14 +63,15 @@ class LaunchedVllm:
             except OSError as exc:
                 raise SourceFailed(Failure("vLLM", f"it cannot be started: {exc.strerror or exc}")) from None
         self._require_alive()
-        if not child.socket_path.exists() or not self._answers():
+        model = self._served() if child.socket_path.exists() else None
+        if model is None:
             raise SourceStarting(child.progress(), _STARTING)
         opened = self._stream.open()
         # No logprobs: the first one asked for costs a vLLM on the CPU a compilation of 13 s, in a step.
         self._prompts = Prompts(
             read_address(child.url),
             Key(),
-            opened.info.name,
+            model,
             None,
             time.monotonic,
             count(),
@@ -82,11 +81,11 @@ class LaunchedVllm:
         early, self._early = self._early, []
         self.submit(early)
         return msgspec.structs.replace(
-            opened, provenance=msgspec.structs.replace(opened.provenance, address=child.url)
+            opened, provenance=msgspec.structs.replace(opened.provenance, address=child.url), refused=()
         )
 
     def read(self, timeout_s: float) -> Sequence[Record]:
-        """What the stream says, and what became of prompts it never showed."""
+        """What the stream says, with the ends of prompts sent from here; and those it never showed."""
         try:
             records = list(self._stream.read(timeout_s))
         except SourceLost:
@@ -96,9 +95,20 @@ class LaunchedVllm:
                 time.sleep(0.02)
             self._require_alive()
             raise
-        for record in records:
-            self._recognise(record)
-        return [*records, *self._refused()]
+        self._own.add(records, time.monotonic())
+        if self._prompts is not None:
+            self._prompts.news()
+        told = self._own.take(time.monotonic())
+        for record in told:
+            if isinstance(record, QuietRecord):
+                self._late.append(record)
+            else:
+                self._last, self._late = record, []
+        return [*told, *self._refused()]
+
+    def _refused(self) -> list[Record]:
+        step, time_s = (self._last.step, self._last.end_s) if self._last else (0, 0.0)
+        return [refusal(own, self._stream.take_index(), step, time_s) for own in self._own.take_refused()]
 
     def queue(self) -> Queue | None:
         """As the records say, and behind it what the server has not taken up yet."""
@@ -115,7 +125,7 @@ class LaunchedVllm:
         ]
         sent = [
             Arriving(own.request_id, own.index, own.request.prompt, own.request.max_tokens, "encoding")
-            for own in self._unseen.values()
+            for own in self._own.unseen
         ]
         return (*early, *sent)
 
@@ -124,8 +134,7 @@ class LaunchedVllm:
         if self._prompts is None:
             self._early += requests
             return
-        for own in self._prompts.send(requests):
-            self._unseen[own.seed] = own
+        self._own.sent(self._prompts.send(requests))
 
     def cancel(self, request_id: str) -> None:
         own = self._own.get(request_id)
@@ -156,46 +165,12 @@ class LaunchedVllm:
             Failure("vLLM", f"it ended with exit code {code}: {words}", f"less {self._child.log}")
         )
 
-    def _answers(self) -> bool:
+    def _served(self) -> str | None:
+        """The model as prompts must name it, which need not be as in the stream; None: nobody answers yet."""
         http = Http(read_address(self._child.url), Key())
         try:
-            return http.get("/health")[0] == 200
+            return served_model(http)[0] if http.get("/health")[0] == 200 else None
         except SourceLost:
-            return False
+            return None
         finally:
             http.close()
-
-    # -- prompts of our own -------------------------------------------------------------------
-
-    def _recognise(self, record: Record) -> None:
-        if isinstance(record, QuietRecord):
-            self._late.append(record)
-        else:
-            self._last, self._late = record, []
-        for request in record.events.submitted:
-            if (own := self._unseen.pop(request.seed, None)) is not None:
-                self._own[request.request_id] = own
-        for finish in record.events.finished:
-            self._own.pop(finish.request_id, None)
-
-    def _refused(self) -> list[Record]:
-        """Prompts the server said no to: they arrive and end at once."""
-        if self._prompts is None or not self._prompts.news():
-            return []
-        over = [own for own in self._unseen.values() if own.is_over and own.error]
-        records: list[Record] = []
-        for own in over:
-            del self._unseen[own.seed]
-            step = self._last.step if self._last else 0
-            time_s = self._last.end_s if self._last else 0.0
-            request = RequestRecord(
-                own.request_id,
-                self._stream.take_index(),
-                (),
-                own.request.prompt,
-                own.request.max_tokens,
-                time_s,
-            )
-            finish = Finish(own.request_id, "error", None, 0, time_s, own.error)
-            records.append(QuietRecord(step, time_s, Events(submitted=(request,), finished=(finish,))))
-        return records

@@ -68,7 +68,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 #: `times` when; `row`: the order of sequences in it; `requests`: who is in a step at all; `tokens`: how many
 #: one fed; `prompt_tokens`, `output_tokens`, `drafts`: their ids (counts are known); `blocks`: block tables;
 #: `kv`: the pool's size and use; `waiting`: how many wait; `waiting_requests`: which, and why; `finish`: why
-#: and when a request ended.
+#: and when a request ended; `ranks`: what the other ranks of a data-parallel server do.
 FACTS = (
     "steps",
     "times",

@@ -78,9 +78,16 @@ def serve(scheduler: object, port: int) -> None:
             )
             with lock:
                 scheduler.add_request(request)
+                for _ in range(2 if "stop" in body else 0):
+                    fake_vllm.turn(scheduler)
+                if "stop" in body:  # as vLLM's web server does once it has seen the text
+                    scheduler.finish_requests([request.request_id], None)
                 while request.request_id in scheduler.requests:
                     fake_vllm.turn(scheduler)
-            piece = {"choices": [{"text": "x", "finish_reason": "length"}]}
+            end: dict[str, object] = {"finish_reason": "length"}
+            if "stop" in body:
+                end = {"finish_reason": "stop", "stop_reason": body["stop"][0]}
+            piece = {"choices": [{"text": "x", **end}]}
             self.answer(200, f"data: {json.dumps(piece)}\n\ndata: [DONE]\n\n".encode())
             if "die" in body["prompt"]:
                 print("RuntimeError: the engine core died", flush=True)

@@ -27,7 +27,7 @@ from engine.attach.vllm_lines import (
 from engine.attach.vllm_steps import NOT_SAID
 from engine.stream.ledger import Ledger
 from engine.stream.metrics import Metrics
-from engine.stream.records import NO_BLOCK, QuietRecord, Record, StepRecord
+from engine.stream.records import NO_BLOCK, STOP_OR_ABORT, QuietRecord, Record, StepRecord
 
 
 def told(records: list[Record]) -> tuple[Ledger, Metrics]:
@@ -189,7 +189,7 @@ def test_under_pressure() -> None:
     assert len(gave_way) == 1 and gave_way[0].turns[3].kind == "back"
     hits = {story.index: story.num_cached_tokens for story in stories if story.num_cached_tokens}
     assert hits == {1: 32, 4: 32, 6: 32}  # 1 is back after it gave way
-    assert stories[5].finish is not None and stories[5].finish.reason == "abort"
+    assert stories[5].finish is not None and stories[5].finish.reason == STOP_OR_ABORT
     assert metrics.snapshot().num_requests == metrics.snapshot().num_finished == 7
     steps = steps_of(records)
     assert any(segment.num_prompt_left for record in steps for segment in record.segments)
@@ -314,7 +314,7 @@ def test_an_end_from_outside_waits_for_the_steps_under_way() -> None:
     ]
     *_, step, last = folded(lines, VllmFold())
     assert isinstance(step, StepRecord) and len(step.segments) == 2
-    assert [(one.request_id, one.reason) for one in step.events.finished] == [("r0", "abort")]
+    assert [(one.request_id, one.reason) for one in step.events.finished] == [("r0", STOP_OR_ABORT)]
     assert step.segments[0].sampled is None
     assert isinstance(last, QuietRecord) and last.events.released[0].slot == 1
 

@@ -29,7 +29,7 @@ from engine.attach.vllm_launch import LaunchedVllm
 from engine.live.channels import CommandQueue, History, Mailbox
 from engine.live.commands import Close, PromptRequest, Restart, Submit
 from engine.live.state import EngineState
-from engine.stream.records import StepRecord
+from engine.stream.records import Finish, StepRecord
 
 HERE = Path(__file__).parent
 #: Far longer than any of it takes.
@@ -125,6 +125,19 @@ def test_a_prompt_the_server_refuses_ends_in_an_error(following: Callable[..., F
     one.until(lambda state: bool(ends()))
     assert ends() == ["the server says 400: not this one"]
     assert not one.state.arriving
+
+
+def test_a_prompt_that_meets_a_stop_string_has_stopped_and_was_not_cancelled(
+    following: Callable[..., Following],
+) -> None:
+    one = following("good")
+    one.commands.put(Submit((PromptRequest(prompt="one. two.", max_tokens=9, stop=(".",)),)))
+
+    def ends() -> list[Finish]:
+        return [end for record in one.history.since(0)[1] for end in record.events.finished]
+
+    one.until(lambda state: bool(ends()))
+    assert [(end.reason, end.stop_string) for end in ends()] == [("stop", ".")]
 
 
 def test_a_start_that_fails_says_why_and_is_tried_again_when_asked(

@@ -55,7 +55,7 @@ def test_ends_other_than_good_ones() -> None:
     assert ending(stage.ledger["r0"]) == "cancelled 3/9"
     assert course(stage.ledger["r1"], 3) == "never ran"
     refused = next(line for line in lines(stage) if " C " in line)
-    assert "ignored 0/9" in refused and "the prompt has 30 tokens" in refused
+    assert "refused 0/9" in refused and "the prompt has 30 tokens" in refused
 
 
 def test_looking_back_hides_later_ends() -> None:

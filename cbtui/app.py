@@ -297,7 +297,7 @@ class CbtuiApp(App[None]):
         from cbtui.screens.help import HelpScreen
 
         if not isinstance(self.screen, HelpScreen | TooSmallScreen):
-            self.push_screen(HelpScreen(self.user_keys))
+            self.push_screen(HelpScreen(self.user_keys, self.link.mailbox.latest()))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette's commands, from the same table as everything else: what the panel with the keyboard,

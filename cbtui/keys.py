@@ -33,6 +33,7 @@ class Key:
         rank: the bottom line drops the highest first where it is short of room.
         joins: stands right beside the key before it, under the same label and the same line of help.
         priority: works whatever has focus.
+        asks: what it asks for, or shows, that a server or a recording may not have: see `orders.why_not`.
     """
 
     id: str
@@ -48,6 +49,7 @@ class Key:
     rank: int = 5
     joins: bool = False
     priority: bool = False
+    asks: str = ""
 
     def binding(self) -> Binding:
         """For a screen's or an app's `BINDINGS`."""
@@ -94,7 +96,7 @@ ENGINE_KEYS: tuple[Key, ...] = (
 
 SCREEN_KEYS: tuple[Key, ...] = (
     Key(id="prompt.focus", keys="slash", action="prompt", label="prompt", group=REQUESTS, shown="/", rank=0,
-        tooltip="Type a prompt"),
+        tooltip="Type a prompt", asks="prompts"),
     *ENGINE_KEYS,
     Key(id="engine.steps", keys="S,upper_s", action="steps", group=ENGINE, shown="S",
         tooltip="So many steps, then pause"),
@@ -102,22 +104,22 @@ SCREEN_KEYS: tuple[Key, ...] = (
         tooltip="Run until something happens"),
     Key(id="engine.mode", keys="m,f6", action="mode", label="mode", group=ENGINE, shown="m", typing="F6",
         rank=1, tooltip="Switch between static and continuous batching",
-        help="Static or continuous batching"),
+        help="Static or continuous batching", asks="mode"),
     Key(id="engine.modes", keys="M,upper_m", action="modes", group=ENGINE, shown="M",
-        tooltip="Choose one of all modes"),
+        tooltip="Choose one of all modes", asks="mode"),
     Key(id="engine.settings", keys="o", action="settings", label="settings", group=ENGINE, shown="o", rank=8,
         tooltip="Live settings: budget, slots, mode, policy, prefix caching, speed",
-        help="Live settings: budget, policy, …"),
+        help="Live settings: budget, policy, …", asks="limits"),
     Key(id="engine.fewer_slots", keys="minus", action="slots(-1)", label="slots", group=ENGINE, shown="-",
         rank=3, tooltip="One slot fewer",
-        help="One slot fewer, or more"),
+        help="One slot fewer, or more", asks="limits"),
     Key(id="engine.more_slots", keys="plus", action="slots(1)", label="slots", group=ENGINE, shown="+",
-        rank=3, joins=True, tooltip="One slot more", help=""),
+        rank=3, joins=True, tooltip="One slot more", help="", asks="limits"),
     Key(id="engine.slower", keys="less_than_sign", action="speed(-1)", label="speed", group=ENGINE, shown="<",
         rank=4, tooltip="Half as many steps a second",
-        help="Half or twice as many steps/s"),
+        help="Half or twice as many steps/s", asks="pace"),
     Key(id="engine.faster", keys="greater_than_sign", action="speed(1)", label="speed", group=ENGINE,
-        shown=">", rank=4, joins=True, tooltip="Twice as many steps a second", help=""),
+        shown=">", rank=4, joins=True, tooltip="Twice as many steps a second", help="", asks="pace"),
     Key(id="request.above", keys="up", action="select(-1)", label="select", group=REQUESTS, shown="↑",
         rank=6, tooltip="Select the request above",
         help="Select the request above, or below"),
@@ -127,12 +129,12 @@ SCREEN_KEYS: tuple[Key, ...] = (
         tooltip="All about the selected request",
         help="All about the request"),
     Key(id="request.cancel", keys="x", action="cancel", label="cancel", group=REQUESTS, shown="x", rank=6,
-        tooltip="Cancel the selected request"),
+        tooltip="Cancel the selected request", asks="cancel"),
     Key(id="request.demo", keys="d", action="demo", label="demo", group=REQUESTS, shown="d", rank=2,
         tooltip="Submit the tutorial's six requests",
-        help="The tutorial's six requests"),
+        help="The tutorial's six requests", asks="prompts"),
     Key(id="request.chat", keys="c", action="chat", label="chat/raw", group=REQUESTS, shown="c", rank=8,
-        tooltip="Chat template, or plain continuation"),
+        tooltip="Chat template, or plain continuation", asks="prompts"),
     Key(id="view.cells", keys="z", action="cells(1)", label="mask cells", group=VIEW, shown="z", rank=7,
         tooltip="The mask's true cells, then smaller ones until all is seen, then folded",
         help="The mask's next scale, or the last"),
@@ -143,15 +145,15 @@ SCREEN_KEYS: tuple[Key, ...] = (
         help="The mask in layers of another kind"),
     Key(id="engine.race", keys="r", action="race", label="race", group=ENGINE, shown="r", rank=3,
         tooltip="The same requests in two modes, side by side",
-        help="Race: two modes side by side"),
+        help="Race: two modes side by side", asks="model"),
     Key(id="view.lessons", keys="l", action="lessons", label="lessons", group=APP, shown="l", rank=5,
         tooltip="Six short lessons"),
     Key(id="request.load", keys="g", action="load", label="load", group=REQUESTS, shown="g", rank=6,
         tooltip="Start generated load, or stop it",
-        help="Generated load, or its end"),
+        help="Generated load, or its end", asks="load"),
     *TRAVEL_KEYS,
     Key(id="view.blocks", keys="k", action="blocks", label="KV", group=VIEW, shown="k", rank=8,
-        tooltip="KV blocks: who owns which"),
+        tooltip="KV blocks: who owns which", asks="blocks"),
     Key(id="view.zoom_time", keys="t", action="zoom_time", label="timeline", group=VIEW, shown="t", rank=8,
         tooltip="The timeline's scale: all, or its last steps",
         help="The timeline's scale"),

@@ -37,8 +37,18 @@ _HELPED = (
 )  # fmt: skip
 
 
-def in_help(group: str, remap: Remap = as_made) -> list[tuple[str, str]]:
-    """What help lists under a heading: keys as written, and a sentence. Keys that join stand together."""
+#: What help says of a key that can do nothing with what is on the screen.
+NOT_HERE = " (not here)"
+
+
+def in_help(
+    group: str, remap: Remap = as_made, left_out: Callable[[Key], object] = lambda _: False
+) -> list[tuple[str, str]]:
+    """What help lists under a heading: keys as written, and a sentence. Keys that join stand together.
+
+    Args:
+        left_out: whether a key can do nothing now.
+    """
     found: list[tuple[str, str]] = []
     for key in map(remap, _HELPED):
         if key.group != group:
@@ -46,7 +56,7 @@ def in_help(group: str, remap: Remap = as_made) -> list[tuple[str, str]]:
         written = "  ".join(filter(None, (key.shown, key.typing)))
         words = key.tooltip if key.help is None else key.help
         if words:
-            found.append((written, words))
+            found.append((written, words + NOT_HERE if left_out(key) else words))
         elif key.joins and written:
             before, sentence = found[-1]
             found[-1] = (f"{before} {written}", sentence)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from cbtui.keys import Key
+from cbtui.looks.tokens import prose
 from engine.attach.source import OWN
 from engine.config import SLOT_LIMIT
 from engine.live.commands import Command, Configure, Pause, Resume, SetMode, SetSpeed
@@ -15,31 +17,30 @@ class NoOrder(Exception):
     """A key that can do nothing now; the message says why, in a sentence."""
 
 
+def why_not(state: EngineState, key: Key) -> str:
+    """Why a key can do nothing with what is on the screen, in a sentence; empty: it can.
+
+    One rule for an engine here, a recording and every server: what a key asks for is asked of all of them.
+    """
+    whose = state.provenance
+    if key.asks == "blocks" and whose is not None and (why := whose.why_absent("blocks")):
+        return f"no KV blocks to show: {prose(why)}"
+    why = state.why_refused(key.asks)
+    if why and key.asks == "mode" and whose is not None:
+        name, reason = whose.no_modes[0] if whose.no_modes else ("", "")
+        return f"{prose(whose.engine)} cannot be {name}: {prose(reason)}" if name else why
+    return f"{why}; `cbtui race` runs one on a model of its own" if why and key.asks == "model" else why
+
+
 def pause_order(state: EngineState) -> Command:
     """Pause, or run on."""
     return Resume() if state.paused else Pause()
 
 
 def mode_order(state: EngineState) -> Command:
-    """The other one of static and continuous. From any other mode: static, the one to compare with.
-
-    Raises:
-        NoOrder: the observed server has no such mode.
-    """
+    """The other one of static and continuous. From any other mode: static, the one to compare with."""
     wanted = state.pending_mode or state.mode
-    return chosen_mode(state, "continuous" if wanted == "static" else "static")
-
-
-def chosen_mode(state: EngineState, name: str) -> Command:
-    """One of all modes.
-
-    Raises:
-        NoOrder: the observed server does not have it.
-    """
-    whose = state.provenance
-    if whose is not None and state.is_attached and (why := whose.why_not(name)):
-        raise NoOrder(f"{whose.engine} cannot be {name}: {why}")
-    return SetMode(name)
+    return SetMode("continuous" if wanted == "static" else "static")
 
 
 def slots_order(state: EngineState, by: int) -> Command:

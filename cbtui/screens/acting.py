@@ -27,7 +27,7 @@ from cbtui.widgets.finished import finished_at
 from cbtui.widgets.messages import RequestOpened, RequestSelected
 from cbtui.widgets.prompt_bar import ChatClicked, LinesPasted, PromptBar, PromptsEntered
 from cbtui.widgets.text_view import TextView
-from engine.live.commands import Cancel, Command, Restart, Step, Submit
+from engine.live.commands import Cancel, Command, Restart, SetMode, Step, Submit
 from engine.live.state import EngineState
 
 #: What a pause means before there is anything to pause.
@@ -142,10 +142,9 @@ class ActingScreen(Screen[None]):
 
         def chosen(name: str | None) -> None:
             if name is not None:
-                self._order(lambda: orders.chosen_mode(self.state, name))
+                self._order(lambda: SetMode(name))
 
-        whose = self.state.provenance if self.state.is_attached else None
-        self.app.push_screen(ask_mode(self.state.pending_mode or self.state.mode, whose), chosen)
+        self.app.push_screen(ask_mode(self.state.pending_mode or self.state.mode), chosen)
 
     def action_slots(self, by: int) -> None:
         self._order(lambda: orders.slots_order(self.state_to_come, by))

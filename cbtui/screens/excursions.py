@@ -27,9 +27,6 @@ class ExcursionScreen(ActingScreen):
         from cbtui.racing.setup import entries_so_far, which_race
         from cbtui.screens.race import ask_pair
 
-        if self.state.is_recording or self.state.is_attached:
-            self.say("a race needs a model of its own, and here there is none: `cbtui race` runs one")
-            return
         if self.state.model is None or self.state.status in ("loading", "failed"):
             self.say(self._why_not_yet("a race"))
             return
@@ -153,12 +150,7 @@ class ExcursionScreen(ActingScreen):
     def _borrow(self) -> SetStage | None:
         """Puts a lesson's lanes on the loaded model; None: there is none."""
         model = self.state.model
-        if (
-            model is None
-            or self.state.is_recording
-            or self.state.is_attached
-            or self.state.status in ("loading", "failed")
-        ):
+        if model is None or self.state.why_refused("model") or self.state.status in ("loading", "failed"):
             return None
         from cbtui.lessons.stage import LentStage
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from textual import events
 from textual.app import ComposeResult
@@ -12,9 +13,23 @@ from textual.geometry import Size
 from textual.widgets import Static
 
 from cbtui.keymap import Keymap, remapped
-from cbtui.keys import APP, ENGINE, FRONT, HELP_KEYS, LESSON, RACE, REQUESTS, TIME, VIEW, bindings
+from cbtui.keys import (
+    APP,
+    ENGINE,
+    FRONT,
+    HELP_KEYS,
+    LESSON,
+    RACE,
+    REQUESTS,
+    SCREEN_KEYS,
+    TIME,
+    VIEW,
+    bindings,
+)
 from cbtui.keys_shown import in_help
+from cbtui.orders import why_not
 from cbtui.screens.in_front import InFront
+from engine.live.state import EngineState
 
 #: How to read the screen, a panel a line.
 GUIDE = (
@@ -28,9 +43,10 @@ GUIDE = (
 )
 INTRODUCTION = (
     "Every step is one pass through the model. Static batching holds a wave of requests until its longest "
-    "has ended; continuous batching refills a slot the moment it is free. Press d, watch, switch with m, "
-    "press d again and compare."
+    "has ended; continuous batching refills a slot the moment it is free."
 )
+#: What to do first, where modes can be switched.
+BEGINNING = " Press d, watch, switch with m, press d again and compare."
 
 
 SETTINGS_WORDS = (
@@ -57,14 +73,26 @@ class Pairs(Container):
 class KeyGroup(Vertical):
     """One heading of keys."""
 
-    def __init__(self, group: str, keymap: Keymap) -> None:
+    def __init__(self, group: str, keymap: Keymap, state: EngineState) -> None:
         super().__init__()
         self._group = group
         self._keymap = keymap
+        self._state = state
 
     def compose(self) -> ComposeResult:
         yield Static(Content.styled(self._group, "bold"))
-        yield Pairs(in_help(self._group, lambda key: remapped(key, self._keymap)), "$accent")
+        yield Pairs(
+            in_help(
+                self._group, partial(remapped, keymap=self._keymap), left_out=partial(why_not, self._state)
+            ),
+            "$accent",
+        )
+
+
+def reasons(state: EngineState) -> str:
+    """Why some keys can do nothing here, each reason once; empty: all can."""
+    found = dict.fromkeys(why for key in SCREEN_KEYS if (why := why_not(state, key)))
+    return f"Not here: {'. '.join(why[0].upper() + why[1:] for why in found)}." if found else ""
 
 
 #: Headings of keys by column, the left one first.
@@ -75,25 +103,34 @@ WIDE, MIDDLING = 150, 100
 
 
 class HelpScreen(InFront[None]):
-    """Scrolls where the terminal is small."""
+    """Scrolls where the terminal is small.
+
+    Args:
+        keymap: the user's.
+        state: what is on the screen; keys that can do nothing with it are marked.
+    """
 
     KEYS = (*HELP_KEYS, *InFront.KEYS)
     BINDINGS = bindings(HELP_KEYS)
 
-    def __init__(self, keymap: Keymap) -> None:
+    def __init__(self, keymap: Keymap, state: EngineState) -> None:
         super().__init__()
         self._keymap = keymap
+        self._state = state
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="box") as box:
             box.border_title = Content(" Help ")
             box.border_subtitle = Content(" ↑↓ scroll · Esc closes ")
-            yield Static(Content(INTRODUCTION), id="help-introduction")
+            beginning = "" if self._state.why_refused("mode") else BEGINNING
+            yield Static(Content(INTRODUCTION + beginning), id="help-introduction")
             yield Pairs(GUIDE, "bold")
             with Container(id="help-keys"):
                 for groups in COLUMNS:
                     with Vertical():
-                        yield from (KeyGroup(group, self._keymap) for group in groups)
+                        yield from (KeyGroup(group, self._keymap, self._state) for group in groups)
+            if why := reasons(self._state):
+                yield Static(Content(why), id="help-not-here")
             yield Static(Content(SETTINGS_WORDS), id="help-settings")
 
     def on_mount(self) -> None:

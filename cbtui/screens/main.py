@@ -13,6 +13,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.widgets import Input
 
+from cbtui import orders
 from cbtui.following.follower import went_unseen
 from cbtui.following.frame import Frame
 from cbtui.following.link import Link
@@ -37,6 +38,9 @@ from cbtui.widgets.prompt_bar import PromptBar, PromptLeft
 from cbtui.widgets.slots import slot_rows
 from cbtui.widgets.tab_heads import TabChosen, TabHeads, heads_cells
 from cbtui.widgets.timeline import Timeline
+
+#: Keys of one action ask for one thing.
+_BY_ACTION = {key.action.partition("(")[0]: key for key in SCREEN_KEYS}
 
 
 class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
@@ -75,8 +79,10 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
     def on_mount(self) -> None:
         """Draw the first frame; the engine is not started yet."""
         self.draw()
-        # Nobody types a prompt to a recording: there, keys act at once.
-        self.query_one("#prompt-text" if self.options.replay is None else "#slots").focus()
+        # Nobody types a prompt to a recording or to a socket: there, keys act at once.
+        is_silent = self.options.attach is not None and self.options.attach.socket is not None
+        is_silent = is_silent or self.options.replay is not None
+        self.query_one("#slots" if is_silent else "#prompt-text").focus()
         if self.options.demo:
             self.submit_demo()
         if self.options.lesson_on_model:
@@ -241,13 +247,13 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
     # -- keys ---------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Tabs exist at small sizes only, and a retry only after a failure."""
+        """Tabs exist at small sizes only, a retry only after a failure, and some things not everywhere."""
         match action, parameters:
             case "tab", (int(number),):
                 return self.is_mounted and number <= len(TABS[self.query_one(Deck).arrangement.kind])
             case "retry", _:
                 return self.state.failure is not None
-        return True
+        return not (action in _BY_ACTION and orders.why_not(self.state, _BY_ACTION[action]))
 
     def on_descendant_focus(self) -> None:
         """Other keys work now."""
@@ -271,9 +277,12 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
             )
 
     def on_key(self, event: events.Key) -> None:
-        """Answer a letter that does nothing."""
+        """Answer a key that does nothing, here or anywhere."""
         if event.key == "ctrl+c":
             return
         self.say()
-        if event.is_printable and event.key not in self.active_bindings:
+        pressed = [key for key in map(self.remap, SCREEN_KEYS) if event.key in key.keys.split(",")]
+        if pressed and (why := orders.why_not(self.state, pressed[0])):
+            self.say(why)
+        elif event.is_printable and event.key not in self.active_bindings:
             self.say("/ to type, ? for all keys")

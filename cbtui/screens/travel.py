@@ -13,7 +13,6 @@ from textual import on
 
 from cbtui.following import travel
 from cbtui.looks.pieces import plain
-from cbtui.looks.tokens import prose
 from cbtui.screens.acting import ActingScreen
 from cbtui.screens.ask_number import AskNumberScreen
 from cbtui.screens.blocks import BlocksScreen
@@ -129,11 +128,7 @@ class TravelScreen(ActingScreen):
         self.say(self.query_one("#timeline", Timeline).zoom())
 
     def action_blocks(self) -> None:
-        """Show the pool of KV blocks, if there is one to be seen."""
-        source = self.state.provenance
-        if source is not None and (why := source.why_absent("blocks")):
-            self.say(f"no KV blocks to show: {prose(why)}")
-            return
+        """Show the pool of KV blocks."""
         self.app.push_screen(BlocksScreen(self.frame()))
 
     # -- the engine ---------------------------------------------------------------------------

@@ -13,10 +13,11 @@ from textual import events
 from textual.message import Message
 
 from cbtui.following.frame import Frame
-from cbtui.keys import Key
+from cbtui.keys import SCREEN_KEYS, Key
 from cbtui.keys_shown import Remap, as_made, in_bottom_line
 from cbtui.looks.pieces import Line, Piece
 from cbtui.looks.tokens import cell_width
+from cbtui.orders import why_not
 from cbtui.widgets.lines import LinesView
 
 #: Cells between two keys.
@@ -130,12 +131,15 @@ class KeyBar(LinesView, can_focus=False):
         self._is_typing = True
         self._is_paused = False
         self._is_live = True
+        #: Ids of keys that can do nothing with what is shown.
+        self._left_out: frozenset[str] = frozenset()
         #: What the lines drawn depend on.
         self._made_for: tuple[object, ...] = ()
 
     def show(self, frame: Frame) -> None:
         """Draw a frame."""
         self._is_paused, self._is_live = frame.state.paused, frame.is_live
+        self._left_out = frozenset(key.id for key in SCREEN_KEYS if why_not(frame.state, key))
         self._redraw()
 
     def show_typing(self, is_typing: bool) -> None:
@@ -155,7 +159,8 @@ class KeyBar(LinesView, can_focus=False):
 
     def _redraw(self) -> None:
         now = (
-            self._keys, self._is_typing, self._is_paused, self._is_live, self.line_width, self.num_visible
+            self._keys, self._is_typing, self._is_paused, self._is_live, self._left_out, self.line_width,
+            self.num_visible,
         )  # fmt: skip
         if now == self._made_for:
             return
@@ -167,6 +172,7 @@ class KeyBar(LinesView, can_focus=False):
         keys = self._keys
         if keys is None:
             keys = in_bottom_line(is_typing=self._is_typing, is_live=self._is_live, remap=self._remap)
+            keys = [key for key in keys if key.id not in self._left_out]
         else:
             keys = [key for key in map(self._remap, keys) if key.label]
         return key_lines(

@@ -53,9 +53,18 @@ RETRY_S, RETRY_MOST_S = 0.5, 15.0
 #: Seconds between two looks at a server that is being started.
 STARTING_S = 0.1
 
-NOT_OURS = "the server schedules by itself, and attaching never changes it"
+NOT_OURS = "the server schedules by itself, and following never changes it"
 NO_PACE = "the server sets the pace; space holds its steps back, s shows them one by one"
 NO_MODEL = "the model is the server's own: there is none here to lend"
+NO_LOAD = "load would be in the way of the server's own users; type prompts"
+#: What no server is asked for, as `EngineState.refused` has it.
+REFUSED = (
+    ("mode", NOT_OURS),
+    ("limits", NOT_OURS),
+    ("pace", NO_PACE),
+    ("load", NO_LOAD),
+    ("model", NO_MODEL),
+)
 
 
 class AttachLoop:
@@ -224,7 +233,7 @@ class AttachLoop:
             case SetSpeed():
                 self._reject(NO_PACE)
             case StartLoad() | StopLoad():
-                self._reject("load would be in the way of the server's own users; type prompts")
+                self._reject(NO_LOAD)
             case _:
                 self._reject(NOT_OURS)
 
@@ -252,7 +261,9 @@ class AttachLoop:
         queue = None if is_silent else self._source.queue()
         queue = queue or Queue(waiting_count=now.waiting_count, waiting=now.waiting)
         return EngineState(
-            status=self._status(bool(now.slots or queue.waiting_count or queue.arriving)),
+            status=self._status(
+                bool(now.slots or queue.num_running or queue.waiting_count or queue.arriving)
+            ),
             paused=self._pace.is_paused,
             until=self._pace.until,
             loading=self._loading(),
@@ -270,6 +281,7 @@ class AttachLoop:
             num_records=self._history.total,
             rejection=self._rejection,
             provenance=known.provenance if (known := self._starting or opened) else None,
+            refused=(*REFUSED, *(opened.refused if opened else ())),
         )
 
     def _loading(self) -> Loading | None:

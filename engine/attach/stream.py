@@ -12,6 +12,8 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from engine.attach.source import Opened, Queue, Refused, SourceLost, SourceOver
 from engine.attach.vllm_lines import is_header
 from engine.attach.vllm_stream import Unfit, VllmLines
@@ -24,6 +26,10 @@ from engine.stream.trace_files import info_of
 #: How long the writer may take to say its header, seconds.
 HEADER_S = 5.0
 _CHUNK = 1 << 18
+_NO_PROMPTS = "this stream only tells what happens; prompts go to the server's own address"
+_NO_CANCEL = "this stream only tells what happens; nothing was sent from here"
+#: What a stream cannot be asked for, as `EngineState.refused` has it.
+REFUSED = (("prompts", _NO_PROMPTS), ("cancel", _NO_CANCEL))
 #: The longest line a writer may send: far beyond any record, so that a wrong peer fills no memory.
 _LINE_MOST = 1 << 26
 
@@ -60,7 +66,7 @@ class StreamSource:
             address = f"unix:{self._path}"
             self._reader = VllmLines(address) if is_header(line) else TraceLines(address)
         try:
-            return self._reader.begin(line)
+            return msgspec.structs.replace(self._reader.begin(line), refused=REFUSED)
         except Unfit as exc:
             raise SourceOver(str(exc)) from None
         except TraceError as exc:
@@ -83,10 +89,10 @@ class StreamSource:
         return None
 
     def submit(self, requests: Sequence[PromptRequest]) -> None:
-        raise Refused("this stream only tells what happens; prompts go to the server's own address")
+        raise Refused(_NO_PROMPTS)
 
     def cancel(self, request_id: str) -> None:
-        raise Refused("this stream only tells what happens; nothing was sent from here")
+        raise Refused(_NO_CANCEL)
 
     def close(self) -> None:
         """Let go of the socket."""

@@ -28,6 +28,8 @@ POLL_S = 0.02
 _AT_ONCE = 200
 
 NO_MODEL = "this is a recording: it can be looked at, but there is no model to ask"
+#: What cannot be asked of a recording, as `EngineState.refused` has it.
+REFUSED = tuple((what, NO_MODEL) for what in ("mode", "limits", "load", "model", "prompts", "cancel"))
 
 
 class ReplayLoop:
@@ -189,6 +191,7 @@ class ReplayLoop:
             rejection=self._rejection,
             is_recording=True,
             provenance=self._header.provenance,
+            refused=REFUSED,
         )
 
     def _status(self) -> Status:

@@ -81,6 +81,8 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         verifying: finished requests that wait for their check alone; None: nobody checks.
         is_recording: a trace is played; there is no engine that could be asked anything.
         provenance: whose records these are, and what in them is inferred or absent; None: this engine's own.
+        refused: what cannot be asked of whoever makes the records, each with the reason in a sentence:
+            `mode`, `limits`, `pace`, `load`, `model` (to be lent), `prompts`, `cancel`.
     """
 
     version: int = 0
@@ -110,6 +112,11 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     verifying: int | None = None
     is_recording: bool = False
     provenance: Provenance | None = None
+    refused: tuple[tuple[str, str], ...] = ()
+
+    def why_refused(self, what: str) -> str:
+        """Why something cannot be asked for; empty: it can."""
+        return dict(self.refused).get(what, "")
 
     @property
     def is_attached(self) -> bool:

@@ -19,6 +19,7 @@ from cbtui.following.overheard import overheard
 from cbtui.following.pace import Pace
 from cbtui.opening import run_app
 from cbtui.options import LaunchOptions
+from cbtui.widgets.prompt_bar import PromptBar
 from engine.fake import FakeRunner
 from engine.live.commands import Close, PromptRequest
 from engine.stream.records import StepRecord
@@ -66,7 +67,8 @@ def test_steps_are_taken_by_key_and_prompts_refused() -> None:
         await until(pilot, lambda: app.main.follower.state.status == "paused")
         await pilot.press("s", "s")
         await until(pilot, lambda: app.main.follower.state.step == 2)
-        await pilot.press("slash", "h", "i", "enter")
+        app.main.query_one(PromptBar).line.focus()
+        await pilot.press("h", "i", "enter")
         await until(pilot, lambda: app.main.follower.state.rejection is not None)
 
     play(LaunchOptions(replay=TRACE, paused=True), script)

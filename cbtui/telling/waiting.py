@@ -16,9 +16,10 @@ WORDS = {
     "encoding": "being tokenized",
     "paused": "paused",
     "next_step": "enters at the next step",
+    "not_in_a_slot_yet": "not in a slot yet",
 }
 #: Reasons that hold for a moment only: how long they lasted says nothing.
-MOMENTARY = ("loading", "encoding", "paused", "next_step")
+MOMENTARY = ("loading", "encoding", "paused", "next_step", "not_in_a_slot_yet")
 
 
 def why(badges: Badges, waiting: WaitingRecord, *, num_held: int = 0, draining: int = 0) -> str:

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 #: A request's first token may be heard this much before the others of its step, seconds.
 EARLY_S = 0.01
-#: How long a step is waited with for tokens nobody counts on, and for those that should be in it, seconds.
-SETTLED_MOST_S, LATE_LEAST_S, LATE_MOST_S = 0.05, 0.25, 1.0
+#: How long a step is waited with for tokens nobody counts on, for those of a request that may be new in it
+#: (its first answer takes longer), and for those that should be in it, seconds.
+SETTLED_MOST_S, NEW_S, LATE_LEAST_S, LATE_MOST_S = 0.05, 0.15, 0.25, 1.0
 #: The last gaps between two tokens of one request, which say how long a step takes: so many, and a guess.
 GAPS_KEPT, GAP_S = 64, 0.03
 
@@ -78,13 +79,17 @@ class HeardTokens:
         self._next.pop(request_id, None)
         self._last_s.pop(request_id, None)
 
-    def take(self, upto_s: float) -> list[HeardStep]:
-        """The steps of which all was heard by then, or waited for long enough, in their order."""
+    def take(self, upto_s: float, wait_s: float = 0.0) -> list[HeardStep]:
+        """The steps of which all was heard by then, or waited for long enough, in their order.
+
+        Args:
+            wait_s: wait with each step at least so long.
+        """
         keyed = _keyed(self._fresh)
         self._lay([token for key_s, token in keyed if key_s <= upto_s])
         self._fresh = [token for key_s, token in keyed if key_s > upto_s]
         taken = []
-        while self._steps and self._is_whole(self._steps[0], upto_s):
+        while self._steps and self._is_whole(self._steps[0], upto_s - wait_s):
             taken.append(self._steps.popleft())
             self._number += 1
         return taken

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import count
 
-from engine.attach.heard import Heard, HeardStep, HeardTokens
+from engine.attach.heard import NEW_S, Heard, HeardStep, HeardTokens
 from engine.attach.prompts import Own
 from engine.attach.seen import Ended, Part, SlotSeen, StepSeen
 
@@ -66,7 +66,8 @@ class OwnLanes:
                 self._heard.ended(own.request_id)
         self._heard.add(new)
         steps = []
-        for heard in self._heard.take(upto_s):
+        is_awaited = any(not own.tokens and not own.is_over for own in owns.values())
+        for heard in self._heard.take(upto_s, NEW_S if is_awaited else 0.0):
             step = self._step(heard, owns, after_s)
             step.is_whole = num_running is not None and num_running <= len(step.parts)
             after_s = step.end_s

@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 
 from cbtui.app import CbtuiApp
 from cbtui.widgets.centre import Centre
+from cbtui.widgets.slots import OTHERS
 from engine.attach.llama import _ABSENT, _INFERRED
 from engine.attach.llama_steps import StepBuilder
 from engine.attach.metrics_text import Samples
@@ -24,7 +25,7 @@ from engine.attach.vllm_figures import scrape_of
 from engine.live.commands import Cancel
 from engine.live.state import EngineState, Failure, Rejection
 from engine.runner import ModelInfo
-from engine.stream.records import Provenance, Record, StepRecord
+from engine.stream.records import STOP_OR_ABORT, Provenance, Record, StepRecord
 from engine.stream.trace_files import TraceRecorder, header_of, read_trace
 from tests.app.replay import Feeder, drive
 
@@ -35,7 +36,12 @@ VLLM = Provenance(
     engine="vLLM, by its metrics",
     address="http://127.0.0.1:8000",
     inferred=(("mask", "of prompts sent from here"), ("row", "of prompts sent from here")),
-    absent=(("requests", "it names none"), ("budget", "not told"), ("blocks", "it tells no block tables")),
+    absent=(
+        ("requests", "it names none"),
+        ("slots", "it does not tell their number"),
+        ("budget", "not told"),
+        ("blocks", "it tells no block tables"),
+    ),
 )
 SIZES = [(160, 50), (80, 24)]
 
@@ -55,9 +61,11 @@ def vllm_records() -> list[Record]:
     writer = SeenRecords(count())
     writer.figures(scrape_of(Samples((DATA / "vllm_metrics_busy.txt").read_text())).figures)
     writer.num_deferred = 2
-    alone = writer.records(StepSeen(0.0, 0.25), 3, width=Width(12, 2), pool=(182, 3 / 182))
+    first = StepSeen(0.0, 0.25, is_whole=False)
+    alone = writer.records(first, 3, width=Width(12, 2), pool=(182, 3 / 182))
     writer.missed(4)
-    return [*alone, *writer.records(StepSeen(0.25, 0.5, is_seen=False), 3, pool=(182, 3 / 182))]
+    second = StepSeen(0.25, 0.5, is_seen=False, is_whole=False)
+    return [*alone, *writer.records(second, 3, pool=(182, 3 / 182))]
 
 
 def attached(provenance: Provenance, **changes: object) -> dict[str, object]:
@@ -129,10 +137,14 @@ def test_a_server_that_names_nobody_is_told_by_its_own_figures() -> None:
         assert "Packed row [1, 12]" in text and "whose they are is not known" in text
         for figure in ("running 3", "waiting 2 (capacity 2)", "KV 2 %", "prefix hits 0 of 0 tokens"):
             assert figure in text
+        assert text.count(OTHERS) == 3 and "Slots 3/3" in text and "3 slots seen" in text
         feeder.play([second], **attached(VLLM))
         app.main.look()
         await pilot.pause()
-        assert "4 missed before" in seen(app)
+        text = seen(app)
+        assert "4 missed before" in text and "Packed row [1, ?]" in text
+        assert "How many tokens were in it, and whose, is not told" in text
+        assert "? tokens" in text and " 0 tokens · " not in text, "what is not known is no nought"
 
     drive(feeder, script)
 
@@ -192,3 +204,30 @@ def test_a_recording_of_a_server_tells_the_same_when_it_is_replayed(tmp_path: Pa
     recorder.close()
     read = read_trace(path)
     assert list(read.records) == records and read.header.provenance == LLAMA and not read.error
+
+
+def test_how_a_request_ended_is_told_as_far_as_it_is_known() -> None:
+    """What met a stop string and what was cancelled are one thing in a vLLM's stream."""
+    records = llama_records()
+    finish = next(one for record in records for one in record.events.finished)
+
+    def with_end(record: Record) -> Record:
+        finished = tuple(
+            msgspec.structs.replace(one, reason=STOP_OR_ABORT) if one == finish else one
+            for one in record.events.finished
+        )
+        return msgspec.structs.replace(
+            record, events=msgspec.structs.replace(record.events, finished=finished)
+        )
+
+    feeder = Feeder()
+    feeder.ready(**attached(LLAMA))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        feeder.play(map(with_end, records), **attached(LLAMA))
+        app.main.look()
+        await pilot.pause()
+        text = seen(app)
+        assert "stop string or cancelled" in text and f"({STOP_OR_ABORT})" not in text
+
+    drive(feeder, script)

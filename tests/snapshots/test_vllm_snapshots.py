@@ -8,6 +8,7 @@ from test_snapshots import pressing
 from vllm_streams import folded, lines_of, steps_of
 
 from cbtui.app import CbtuiApp
+from engine.attach import loop, stream
 from engine.attach.vllm_facts import config_of, info_of, provenance_of
 from engine.attach.vllm_lines import Header
 from tests.app.replay import Feeder
@@ -27,6 +28,7 @@ def following(name: str, step: int) -> CbtuiApp:
         model=info_of(lines[0]),
         config=config_of(lines[0]),
         provenance=provenance_of(lines[0], "unix:/run/user/1000/cbtui/vllm.sock"),
+        refused=(*loop.REFUSED, *stream.REFUSED),
     )
     return CbtuiApp(feeder.link)
 

@@ -20,7 +20,7 @@ from cbtui.widgets.lines import LinesView
 from engine.attach import vllm_lines
 from engine.attach.vllm_fold import VllmFold
 from engine.stream.ledger import Ledger
-from engine.stream.records import Record, StepRecord
+from engine.stream.records import STOP_OR_ABORT, Record, StepRecord
 from engine.stream.soundness import Soundness
 from tests.app.replay import Feeder, drive
 
@@ -170,5 +170,5 @@ def test_a_request_ended_from_outside_leaves_after_its_last_row(scheduler: Any, 
     records = reader.records()
     assert [step.step for step in steps_of(records)] == [1, 2, 3, 4]
     ends = [(one.request_id, one.reason) for record in records for one in record.events.finished]
-    assert ends == [("gone", "abort"), ("stays", "length")]
+    assert ends == [("gone", STOP_OR_ABORT), ("stays", "length")]
     ledger_of(records)

@@ -32,7 +32,7 @@ from engine.attach.source import SourceOver
 from engine.attach.stream import StreamSource
 from engine.attach.vllm_fold import VllmFold
 from engine.attach.vllm_requests import table_from
-from engine.stream.records import NO_BLOCK, Record, StepRecord
+from engine.stream.records import NO_BLOCK, STOP_OR_ABORT, Record, StepRecord
 
 PATIENCE_S = 20.0
 
@@ -226,9 +226,9 @@ def test_requests_ended_from_outside(module: Any, folder: Path, monkeypatch: pyt
     scheduler.shutdown()
     ends = [one for record in records_of(folder / "steps") for one in record.events.finished]
     assert [(one.request_id, one.reason, one.slot) for one in ends] == [
-        ("r0", "abort", 0),
-        ("r1", "abort", 1),
-        ("r2", "abort", None),
+        ("r0", STOP_OR_ABORT, 0),
+        ("r1", STOP_OR_ABORT, 1),
+        ("r2", STOP_OR_ABORT, None),
     ]
 
 

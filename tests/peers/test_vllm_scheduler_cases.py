@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.attach.recordings import read_recording
-from engine.stream.records import NO_BLOCK, Record, StepRecord
+from engine.stream.records import NO_BLOCK, STOP_OR_ABORT, Record, StepRecord
 
 pytestmark = [pytest.mark.peers, pytest.mark.model]
 
@@ -70,7 +70,7 @@ def test_a_prompt_in_chunks_is_one_request(cases: Cases) -> None:
     records = cases.records("sessions")
     submitted = [one.request_id for record in records for one in record.events.submitted]
     finished = [(one.request_id, one.reason) for record in records for one in record.events.finished]
-    assert submitted == ["a", "b"] and finished == [("a", "abort")]
+    assert submitted == ["a", "b"] and finished == [("a", STOP_OR_ABORT)]
     fed: dict[str, int] = {}
     for step in cases.steps("sessions"):
         for segment in step.segments:
@@ -116,7 +116,11 @@ def test_the_largest_common_size_is_not_the_shown_groups(cases: Cases) -> None:
 
 def test_why_a_request_ended_is_vllms_word(cases: Cases) -> None:
     ended = [one for record in cases.records("ends") for one in record.events.finished]
-    assert [(one.request_id, one.reason) for one in ended] == [("a", "error"), ("b", "stop"), ("c", "abort")]
+    assert [(one.request_id, one.reason) for one in ended] == [
+        ("a", "error"),
+        ("b", "stop"),
+        ("c", STOP_OR_ABORT),
+    ]
 
 
 def test_kv_taken_away_on_purpose_is_no_lack_of_blocks(cases: Cases) -> None:

@@ -28,13 +28,14 @@ START_S = 300.0
 
 @dataclass(frozen=True)
 class Asked:
-    """A request of token ids. `choices`: answers wanted of it (`n`)."""
+    """A request of token ids. `choices`: answers wanted of it (`n`); `stops_at`: tokens that end it."""
 
     name: str
     prompt: tuple[int, ...]
     max_tokens: int
     choices: int = 1
     temperature: float = 0.0
+    stops_at: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class VllmServer:
             "n": asked.choices,
             "temperature": asked.temperature,
             "ignore_eos": True,
+            "stop_token_ids": list(asked.stops_at),
             "return_token_ids": True,
         }
         request = urllib.request.Request(

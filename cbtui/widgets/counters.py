@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from cbtui.drawing.server_figures import is_told_in_figures, llama_line, server_lines
+from cbtui.drawing.server_figures import counts_steps, is_told_in_figures, llama_line, server_lines
 from cbtui.following.frame import Frame
 from cbtui.looks.bars import gauge, sparkline
 from cbtui.looks.pieces import Line, clip_line, join
@@ -114,7 +114,7 @@ def counter_lines(frame: Frame, cells: int, height: int) -> list[Line]:
             _latency(frame),
             _gaps(frame),
             _done(frame),
-            *([llama_line(figures)] if figures else []),
+            *([llama_line(figures)] if counts_steps(figures) else []),
         ]
         # Where not all fit, the least telling go first: batch fill, then the KV cache.
         while len(lines) > height and len(lines) > TALL:

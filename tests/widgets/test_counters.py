@@ -22,6 +22,22 @@ def test_all_figures_of_a_static_run() -> None:
     assert "done 6 of 6  ·  611 tokens in 480 steps" in text
 
 
+@pytest.mark.parametrize(
+    ("figures", "is_counted"),
+    [
+        ((("recording: lines lost", 0.0),), False),
+        ((("n_decode_total", 40.0), ("tokens_predicted_total", None)), True),
+    ],
+)
+def test_a_servers_own_counts_are_shown_where_it_counts(
+    figures: tuple[tuple[str, float | None], ...], is_counted: bool
+) -> None:
+    frame = Stage().tutorial().step(7).frame("running")
+    frame = dataclasses.replace(frame, metrics=msgspec.structs.replace(frame.metrics, figures=figures))
+    text = "\n".join(plain(line) for line in counter_lines(frame, 60, 20))
+    assert ("the server counts 40 steps" in text) == is_counted and ("the server" in text) == is_counted
+
+
 def test_before_the_first_step_no_time_is_told() -> None:
     frame = Stage().tutorial().frame()
     frame = dataclasses.replace(frame, metrics=msgspec.structs.replace(frame.metrics, num_requests=6))

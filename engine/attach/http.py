@@ -10,18 +10,29 @@ import httpx2
 import msgspec
 
 from engine.attach.address import Address, Key
+from engine.attach.plain import harmless
 from engine.attach.source import SourceLost
 
 #: How long a server may take to take a connection, and to answer, seconds. A busy one answers between steps.
 CONNECT_S, ANSWER_S = 3.0, 10.0
 #: The longest answer that is read.
 ANSWER_MOST = 1 << 24
+#: Too many questions; llama.cpp's status for what is turned off.
+BUSY, NOT_THERE = 429, 501
 WANTS_KEY = "wants a key, or another one: set CBTUI_API_KEY, or use --ask-key"
 
 
 def headers_of(key: Key) -> dict[str, str]:
     """What goes with every request."""
     return {"User-Agent": "cbtui"} | ({"Authorization": f"Bearer {key.secret}"} if key else {})
+
+
+class _Error(msgspec.Struct):
+    message: str = ""
+
+
+class _Bad(msgspec.Struct):
+    error: _Error = msgspec.field(default_factory=_Error)
 
 
 class Http:
@@ -54,14 +65,16 @@ class Http:
             raise SourceLost(f"{self._address} does not answer: {reason(exc)}") from None
 
     def ask(self, path: str) -> bytes | None:
-        """The body of a good answer; None: the server has no such place.
+        """The body of a good answer; None: the server has no such place, or has it turned off.
 
         Raises:
-            SourceLost: as `get`, or it wants a key.
+            SourceLost: as `get`, or it wants a key, or cannot answer now (it loads its model, say).
         """
         status, body = self.get(path)
         if status in (401, 403):
             raise SourceLost(f"{self._address} {WANTS_KEY}")
+        if status == BUSY or (status >= 500 and status != NOT_THERE):
+            raise SourceLost(f"{self._address} cannot answer now: {_words(status, body)}")
         return body if status == 200 else None
 
     def json(self, path: str) -> object:
@@ -87,6 +100,15 @@ class Http:
             if len(body) > ANSWER_MOST:
                 raise SourceLost(f"{self._address} answers without end")
         return bytes(body)
+
+
+def _words(status: int, body: bytes) -> str:
+    """What a bad answer says, in its own words where it has any of the usual shape."""
+    try:
+        said = msgspec.json.decode(body, type=_Bad).error.message
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        said = ""
+    return f"{harmless(said)[:100]} (status {status})" if said else f"status {status}"
 
 
 def reason(exc: Exception) -> str:

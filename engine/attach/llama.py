@@ -3,6 +3,10 @@
 Looks come as fast as steps do, 40 to 100 a second, and slower where a look costs the server much. Beside
 the slots, `/metrics` (where it is on) tells how many wait, and whether steps went by that nobody saw.
 Looking changes nothing, except that llama.cpp's two tokens-per-second gauges begin anew at every scrape.
+A server may unload its model while it has nothing to do (`--sleep-idle-seconds`). A look at the slots would
+keep it awake, or wake it, so of an idle server `/metrics` is asked whether anything has begun, and of a
+sleeping one `/props`, which do neither (llama.cpp b10519 and later; before, and without `/metrics`, looking
+keeps it awake).
 """
 
 from __future__ import annotations
@@ -46,6 +50,10 @@ FIGURES = (
     "n_tokens_max",
 )
 PREFIX = "llamacpp:"
+#: Of these, the ones that move when anything happens; the first is 0 when nothing runs.
+MOVING = ("requests_processing", "requests_deferred", "n_decode_total", "tokens_predicted_total")
+#: Looks after which an idle server is left alone.
+QUIET_LOOKS = 3
 
 _INFERRED = (
     ("steps", "told apart by each slot's count of tokens"),
@@ -89,6 +97,9 @@ class LlamaSource(AskingSource):
         self._num_steps = 0
         self._agreed: tuple[int, float] | None = None
         self._quiet_looks = 0
+        #: Its own counts when it was last found idle: while they stand, nothing has begun.
+        self._idle_counts: tuple[float | None, ...] | None = None
+        self._is_asleep = False
         self._is_first = True
 
     # -- opening ------------------------------------------------------------------------------
@@ -96,10 +107,10 @@ class LlamaSource(AskingSource):
     def open(self) -> Opened:
         """See `Source`."""
         self._connect()
-        props = self._http.json("/props")
-        facts = Props(props if isinstance(props, dict) else {})
+        facts = self._props()
+        self._is_asleep = facts.is_sleeping
         samples = self._scrape()
-        slots = self._slots()
+        slots = _sleeping_slots(facts) if self._is_asleep else self._slots()
         self._take_prompts(facts.model, encode)
         self._come_back(slots)
         total = samples.sum(PREFIX + "n_decode_total") if samples else None
@@ -189,6 +200,9 @@ class LlamaSource(AskingSource):
 
     def _look(self) -> None:
         began_s = self._now()
+        if self._is_left_alone():
+            self._next_look_s = began_s + max(LOOK_IDLE_S, (self._now() - began_s) / LOOK_SHARE)
+            return
         slots = self._slots()
         at_s = self._now()
         self._looks.append((at_s, slots))
@@ -199,6 +213,24 @@ class LlamaSource(AskingSource):
         if is_busy or self._records.arriving() or self._records.waiting():
             wanted = min(max(self._builder.step_s / 4, LOOK_LEAST_S), LOOK_MOST_S)
         self._next_look_s = began_s + max(wanted, (at_s - began_s) / LOOK_SHARE)
+
+    def _is_left_alone(self) -> bool:
+        """Whether nothing can have begun since the last look, so that no other is needed."""
+        if self._is_asleep:
+            self._is_asleep = self._props().is_sleeping
+            return self._is_asleep
+        if self._no_metrics or self._quiet_looks < QUIET_LOOKS or self._records.arriving() or self._looks:
+            self._idle_counts = None
+            return False
+        samples = self._scrape()
+        counts = tuple(samples.sum(PREFIX + name) for name in MOVING) if samples else None
+        is_still = counts is not None and counts == self._idle_counts and not counts[0]
+        self._idle_counts = counts
+        return is_still
+
+    def _props(self) -> Props:
+        props = self._http.json("/props")
+        return Props(props if isinstance(props, dict) else {})
 
     def _is_ready(self, at_s: float, slots: Sequence[SlotSeen]) -> bool:
         """Whether all that is known of the tokens of a look is there, or has been waited for long enough."""
@@ -238,8 +270,8 @@ class LlamaSource(AskingSource):
     # -- its own counts -----------------------------------------------------------------------
 
     def _scrape(self) -> Samples | None:
-        status, body = self._http.get("/metrics")
-        if status != 200:
+        body = self._http.ask("/metrics")
+        if body is None:
             self._no_metrics = NO_METRICS
             return None
         try:
@@ -271,10 +303,10 @@ class LlamaSource(AskingSource):
 
     def _compare_counts(self) -> None:
         """While nothing runs, the server's count of steps and ours can be compared."""
-        self._next_scrape_s = self._now() + (SCRAPE_S if self._quiet_looks < 3 else 4 * SCRAPE_S)
+        self._next_scrape_s = self._now() + (SCRAPE_S if self._quiet_looks < QUIET_LOOKS else 4 * SCRAPE_S)
         samples = self._scrape()
         total = samples.sum(PREFIX + "n_decode_total") if samples else None
-        if total is None or self._looks or self._quiet_looks < 3:
+        if total is None or self._looks or self._quiet_looks < QUIET_LOOKS:
             return
         if self._agreed is not None:
             steps, before = self._agreed
@@ -303,3 +335,8 @@ class LlamaSource(AskingSource):
 def _arriving(own: Own) -> Arriving:
     reason = "encoding" if not own.is_encoded else "next_step"
     return Arriving(own.request_id, own.index, own.request.prompt, own.request.max_tokens, reason)
+
+
+def _sleeping_slots(facts: Props) -> tuple[SlotSeen, ...]:
+    """The slots of a server that sleeps: all of them idle."""
+    return tuple(SlotSeen(slot=number, n_ctx=facts.n_ctx) for number in range(facts.num_slots))

@@ -27,7 +27,16 @@ class Props:
         self.name = path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf") or "its model"
         self.ftype = text("model_ftype")
         self.build = text("build_info") if text("build_info") != "b0-unknown" else ""
+        #: Its model is unloaded until a request comes; asking for its slots would load it.
+        self.is_sleeping = props.get("is_sleeping") is True
+        self.num_slots = _count(props.get("total_slots"))
+        settings = props.get("default_generation_settings")
+        self.n_ctx = _count(settings.get("n_ctx")) if isinstance(settings, dict) else 0
         self.has_chat_template = bool(props.get("chat_template")) or not props
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 async def encode(client: httpx2.AsyncClient, request: PromptRequest) -> EncodedText:

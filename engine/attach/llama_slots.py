@@ -1,7 +1,8 @@
 """What llama.cpp's `/slots` says, of any version that tells lengths. Pure.
 
 `n_prompt_tokens` is the live length of a slot, prompt and output together: the output is counted in it
-from its first token on. After a request has ended it keeps the length that stays in the cache.
+from its first token on. After a request has ended it keeps the length that stays in the cache. Where the
+server shifts a full context, it is less than what was fed by what was dropped.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class NotSlots(ValueError):
 class _NextToken(msgspec.Struct):
     n_decoded: int = 0
     n_remain: int = -1
+    has_next_token: bool = False
 
 
 class _Params(msgspec.Struct):
@@ -71,7 +73,7 @@ def _seen(one: _Slot) -> SlotSeen:
         raise NotSlots("its /slots tells no n_prompt_tokens: this llama.cpp is too old to be followed")
     length = max(0, one.n_prompt_tokens or 0)
     n_ctx = max(0, one.n_ctx)
-    prompt = _prompt_length(one, length, decoded) if one.is_processing else length
+    prompt, shifted = _prompt_length(one, length, decoded) if one.is_processing else (length, 0)
     remain, most = next_token.n_remain, one.params.n_predict
     if most < 0:
         most = decoded + remain if remain >= 0 else max(1, (n_ctx or _UNLIMITED) - prompt)
@@ -85,6 +87,8 @@ def _seen(one: _Slot) -> SlotSeen:
         num_cached=max(0, min(one.n_prompt_tokens_cache, prompt)),
         num_decoded=decoded,
         max_tokens=max(1, most, decoded),
+        num_shifted=shifted,
+        made_none=not one.is_processing and not decoded and next_token.has_next_token,
         seed=one.params.seed,
         is_speculative=one.speculative,
         prompt_text=one.prompt,
@@ -92,13 +96,16 @@ def _seen(one: _Slot) -> SlotSeen:
     )
 
 
-def _prompt_length(one: _Slot, length: int, decoded: int) -> int:
-    """Prompt tokens of a slot that works.
+def _prompt_length(one: _Slot, length: int, decoded: int) -> tuple[int, int]:
+    """Prompt tokens of a slot that works, and how many tokens were dropped from its start since.
 
     A token just sampled is in `n_decoded` a moment before it is in the length, so the length alone may be
     one short; what was fed and what was cached of the prompt are settled by then.
     """
     settled = max(0, one.n_prompt_tokens_processed) + max(0, one.n_prompt_tokens_cache)
-    if decoded and settled in (length - decoded, length - decoded + 1):
-        return settled
-    return max(0, length - decoded)
+    behind = settled + decoded - length
+    if decoded and behind in (0, 1):
+        return settled, 0
+    if decoded and settled and behind > 1:
+        return settled, behind
+    return max(0, length - decoded), 0

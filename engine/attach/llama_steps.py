@@ -90,7 +90,8 @@ class StepBuilder:
             counted: how many there were, where somebody counted; only asked for where no slot did.
             known: what is known of a request's end.
         """
-        before, after = self._slots, {one.slot: one for one in slots}
+        before = self._slots
+        after = {one.slot: _steady(before.get(one.slot), one) for one in slots}
         elapsed = at_s - self._last_end_s
         guess = max(1, round(elapsed / self._step_s)) if self._step_s else 1
         runs: list[_Run] = []
@@ -106,7 +107,10 @@ class StepBuilder:
                 own = (run.units for run in runs if run.units and run.units[0].seen.slot == number)
                 follower = len(next(own, []))
                 room = total - follower if total is not None else None
-                runs.append(_ending(was, room, guess, known(was)))
+                if now and now.made_none and now.task == was.task:
+                    runs.append(_ending_without_output(was, room))
+                else:
+                    runs.append(_ending(was, room, guess, known(was)))
         steps = self._laid_out(runs, at_s, was_busy=any(one.is_processing for one in before.values()))
         self._slots, self._at_s = after, at_s
         return steps
@@ -163,6 +167,20 @@ class StepBuilder:
         return steps
 
 
+def _steady(was: SlotSeen | None, now: SlotSeen) -> SlotSeen:
+    """A look at a slot, set right by the look before."""
+    if was is None or not (was.is_processing and now.is_processing and was.task == now.task):
+        return now
+    if now.num_shifted == was.num_shifted + 1:
+        # The newest token is in one count and not yet in the other; nobody drops one token.
+        return msgspec.structs.replace(now, num_shifted=was.num_shifted)
+    if now.num_decoded and not (was.num_decoded or was.num_prompt):
+        # Another completion of the same prompt (`n`): it had none of its own until it got the first one's
+        # keys, which nobody computed again.
+        return msgspec.structs.replace(now, num_processed=0, num_cached=now.num_prompt)
+    return now
+
+
 def _going(was: SlotSeen | None, now: SlotSeen) -> _Run:
     """What the request that has a slot now did in it since the look before."""
     is_same = was is not None and was.is_processing and was.task == now.task
@@ -187,8 +205,16 @@ def _units(was: SlotSeen | None, now: SlotSeen, decoded: int) -> list[Part]:
         elif now.num_fed > fed and now.num_processed:
             units.append(Part(now, True, fed, now.num_fed - fed, None, is_first))
     for number in range(done + 1, decoded + 1):
-        units.append(Part(now, False, now.num_prompt + number - 2, 1, number))
+        units.append(Part(now, False, max(0, now.num_prompt + number - 2 - now.num_shifted), 1, number))
     return units
+
+
+def _ending_without_output(was: SlotSeen, room: int | None) -> _Run:
+    """What a request did that never came to an output token: the rest of its prompt was fed, if anything."""
+    left = was.num_prompt - was.num_fed
+    has_step = left > 0 and room != 0
+    units = [Part(was, True, was.num_fed, left, None, not was.num_processed)] if has_step else []
+    return _Run(units, True, counts_all=False, ended=Ended(was, was.num_decoded, "stop", False))
 
 
 def _ending(was: SlotSeen, room: int | None, guess: int, known: Known | None) -> _Run:

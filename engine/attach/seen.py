@@ -23,6 +23,9 @@ class SlotSeen(msgspec.Struct, frozen=True, kw_only=True):
         num_cached: prompt tokens found in the cache.
         num_decoded: output tokens so far.
         max_tokens: output tokens at most.
+        num_shifted: tokens of its start that were dropped when the context was full (a context shift).
+        made_none: its last request is over and never came to an output token: a pooling task's (an
+            embedding), or one that was taken back while its prompt was fed.
         seed: what its request was sent with.
         is_speculative: a draft model may make several tokens a step.
         prompt_text, output_text: where the server tells them (`LLAMA_SERVER_SLOTS_DEBUG=1`).
@@ -37,6 +40,8 @@ class SlotSeen(msgspec.Struct, frozen=True, kw_only=True):
     num_cached: int = 0
     num_decoded: int = 0
     max_tokens: int = 0
+    num_shifted: int = 0
+    made_none: bool = False
     seed: int = -1
     is_speculative: bool = False
     prompt_text: str = ""

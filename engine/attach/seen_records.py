@@ -48,6 +48,8 @@ class SeenRecords:
         #: Request ids by (slot, task), of those in a slot now.
         self._running: dict[tuple[int, int], str] = {}
         self._slots: dict[int, SlotRecord] = {}
+        #: Tokens dropped from the start of requests that run, by (slot, task), as far as that was told.
+        self._shifted: dict[tuple[int, int], int] = {}
         self._owns: dict[str, Own] = {}
         #: Those of them whose end stands in no record yet.
         self._open: dict[str, Own] = {}
@@ -197,7 +199,13 @@ class SeenRecords:
             free_blocks=max(0, num_blocks - used),
             num_blocks=num_blocks,
             kv_tokens=sum(slot.num_computed_tokens for slot in slots),
-            events=self._events(submitted=submitted, admitted=admitted, finished=finished, released=released),
+            events=self._events(
+                submitted=submitted,
+                admitted=admitted,
+                finished=finished,
+                released=released,
+                errors=self._shifts(step.parts),
+            ),
             inferred=(() if step.is_seen else ("steps", "times")) + unknown + (() if sure else ("finish",)),
             missed=self._missed,
         )
@@ -212,6 +220,17 @@ class SeenRecords:
     def _ended_without_step(self, ended: Sequence[Ended], at_s: float) -> QuietRecord:
         finished, released, _ = self._ends(ended, at_s)
         return QuietRecord(self._step, at_s, self._events(finished=finished, released=released))
+
+    def _shifts(self, parts: Sequence[Part]) -> tuple[str, ...]:
+        """Whose context was full, so that the server dropped the oldest of it."""
+        said = []
+        for part in parts:
+            place, number = (part.seen.slot, part.seen.task), part.seen.num_shifted
+            dropped = number - self._shifted.get(place, 0)
+            if dropped > 0:
+                self._shifted[place] = number
+                said.append(f"slot {place[0]}'s context was full: its {dropped:,} oldest tokens were dropped")
+        return tuple(said)
 
     def _entries(
         self, parts: Sequence[Part], at_s: float
@@ -251,6 +270,7 @@ class SeenRecords:
             released.append(Release(request_id, seen.slot))
             self._end(request_id)
             self._slots.pop(seen.slot, None)
+            self._shifted.pop((seen.slot, seen.task), None)
             sure = sure and one.is_sure
         return tuple(finished), tuple(released), sure
 

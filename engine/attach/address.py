@@ -53,7 +53,10 @@ def read_address(text: str) -> Address:
         if not path:
             raise ValueError("unix: needs the path of a socket behind it")
         return Address(socket=Path(os.path.expanduser(path)))
-    parts = urlsplit(text if "://" in text else f"http://{text}")
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+    except ValueError:
+        raise ValueError("the address has a [ or ] without an IPv6 address in it") from None
     if "@" in parts.netloc:
         raise ValueError(
             "no credentials in the address, where others see them: set CBTUI_API_KEY, or use --ask-key"

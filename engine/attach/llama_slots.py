@@ -88,7 +88,7 @@ def _seen(one: _Slot) -> SlotSeen:
         num_decoded=decoded,
         max_tokens=max(1, most, decoded),
         num_shifted=shifted,
-        made_none=not one.is_processing and not decoded and next_token.has_next_token,
+        was_cut=not one.is_processing and next_token.has_next_token,
         seed=one.params.seed,
         is_speculative=one.speculative,
         prompt_text=one.prompt,

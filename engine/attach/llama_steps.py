@@ -107,8 +107,8 @@ class StepBuilder:
                 own = (run.units for run in runs if run.units and run.units[0].seen.slot == number)
                 follower = len(next(own, []))
                 room = total - follower if total is not None else None
-                if now and now.made_none and now.task == was.task:
-                    runs.append(_ending_without_output(was, room))
+                if now and now.was_cut and now.task == was.task and not known(was):
+                    runs.append(_cut(was, room, guess))
                 else:
                     runs.append(_ending(was, room, guess, known(was)))
         steps = self._laid_out(runs, at_s, was_busy=any(one.is_processing for one in before.values()))
@@ -209,12 +209,20 @@ def _units(was: SlotSeen | None, now: SlotSeen, decoded: int) -> list[Part]:
     return units
 
 
-def _ending_without_output(was: SlotSeen, room: int | None) -> _Run:
-    """What a request did that never came to an output token: the rest of its prompt was fed, if anything."""
+def _cut(was: SlotSeen, room: int | None, guess: int) -> _Run:
+    """What a request did before it was over without its last output token.
+
+    Of one that never came to its first, the rest of the prompt was fed, if anything: that is all that a
+    pooling task does, and what became of another nobody knows.
+    """
+    if was.num_decoded:
+        more = min(was.num_remaining, room if room is not None else guess)
+        num_output = was.num_decoded + max(0, more)
+        ended = Ended(was, num_output, "abort", True)
+        return _Run(_units(was, was, num_output), True, counts_all=False, ended=ended)
     left = was.num_prompt - was.num_fed
-    has_step = left > 0 and room != 0
-    units = [Part(was, True, was.num_fed, left, None, not was.num_processed)] if has_step else []
-    return _Run(units, True, counts_all=False, ended=Ended(was, was.num_decoded, "stop", False))
+    units = [Part(was, True, was.num_fed, left, None, not was.num_processed)] if left and room != 0 else []
+    return _Run(units, True, counts_all=False, ended=Ended(was, 0, "stop", False))
 
 
 def _ending(was: SlotSeen, room: int | None, guess: int, known: Known | None) -> _Run:

@@ -24,8 +24,8 @@ class SlotSeen(msgspec.Struct, frozen=True, kw_only=True):
         num_decoded: output tokens so far.
         max_tokens: output tokens at most.
         num_shifted: tokens of its start that were dropped when the context was full (a context shift).
-        made_none: its last request is over and never came to an output token: a pooling task's (an
-            embedding), or one that was taken back while its prompt was fed.
+        was_cut: its last request was over before its last output token: its client went, or it was a
+            pooling task's (an embedding), which has none.
         seed: what its request was sent with.
         is_speculative: a draft model may make several tokens a step.
         prompt_text, output_text: where the server tells them (`LLAMA_SERVER_SLOTS_DEBUG=1`).
@@ -41,7 +41,7 @@ class SlotSeen(msgspec.Struct, frozen=True, kw_only=True):
     num_decoded: int = 0
     max_tokens: int = 0
     num_shifted: int = 0
-    made_none: bool = False
+    was_cut: bool = False
     seed: int = -1
     is_speculative: bool = False
     prompt_text: str = ""

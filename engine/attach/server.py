@@ -44,7 +44,8 @@ class ServerSource:
                 from engine.attach.vllm import VllmSource
 
                 return VllmSource(self._address, self._key)
-            if isinstance(http.json("/slots"), list) or isinstance(http.json("/props"), dict):
+            # In this order: asking for its slots wakes a llama.cpp server that sleeps.
+            if isinstance(http.json("/props"), dict) or isinstance(http.json("/slots"), list):
                 return LlamaSource(self._address, self._key)
             if http.json("/v1/models") is not None:
                 raise SourceLost(

@@ -21,6 +21,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--no-metrics", action="store_true")
     parser.add_argument("--api-key", default="")
+    parser.add_argument("--sleep-idle-s", type=int, default=-1)
+    parser.add_argument("--shift", action="store_true", help="drop the oldest of a full context")
+    parser.add_argument("--pooling", action="store_true", help="embeddings, and nothing else")
     asked = parser.parse_args()
     import xllamacpp
 
@@ -40,6 +43,11 @@ def main() -> None:
     params.verbosity = -1
     if asked.api_key:
         params.api_keys = [asked.api_key]
+    params.sleep_idle_seconds = asked.sleep_idle_s
+    params.ctx_shift = asked.shift
+    if asked.pooling:
+        params.embedding = True
+        params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     sys.stdin.read()

@@ -49,6 +49,8 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(typed: str) -> N
         "http://host:x",
         "http://h/?a=1",
         "http://a b/",
+        "[abc]",
+        "http://[::1",
     ],
 )
 def test_what_is_no_address_is_said_in_a_sentence(typed: str) -> None:

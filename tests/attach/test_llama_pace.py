@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from engine.attach import llama
+from engine.attach import asking
 from engine.attach.address import Key, read_address
 from engine.attach.llama import LOOK_IDLE_S, LOOK_LEAST_S, LOOK_MOST_S, LOOK_SHARE, LlamaSource
 
@@ -48,7 +48,7 @@ class Server:
 
 def gap(server: Server, monkeypatch: pytest.MonkeyPatch) -> float:
     """Mean seconds between two looks once the pace is found."""
-    monkeypatch.setattr(llama, "Http", lambda address, key: server)
+    monkeypatch.setattr(asking, "Http", lambda address, key: server)
     source = LlamaSource(read_address("host"), Key(), now_s=lambda: server.now_s, sleep=server.sleep)
     source.open()
     steps = 0

@@ -192,3 +192,68 @@ def recorded(one: Following, path: Path) -> Path:
         recorder.write(record)
     recorder.close()
     return path
+
+
+def test_a_server_that_sleeps_is_neither_woken_nor_kept_awake(model: Path) -> None:
+    with llama_server(model, "--sleep-idle-s", "1") as server:
+
+        def is_asleep() -> bool:
+            return bool(httpx2.get(f"{server.url}/props").json()["is_sleeping"])
+
+        def ask() -> None:
+            body = {"prompt": "x", "max_tokens": 400, "ignore_eos": True}
+            assert httpx2.post(f"{server.url}/v1/completions", json=body, timeout=60).status_code == 200
+
+        with following(server.url) as one:
+            one.wait(is_asleep)
+            ask()
+            one.wait(lambda: one.num_finished == 1)
+            one.wait(is_asleep)
+        with following(server.url) as one:
+            assert is_asleep() and one.state.config.max_num_seqs == 3
+            one.commands.put(Submit((PromptRequest(prompt="Hello", max_tokens=5, ignore_eos=True),)))
+            one.wait(lambda: one.num_finished == 1)
+            finish = next(iter(one.ledger.stories.values())).finish
+            assert finish is not None and (finish.reason, finish.num_output_tokens) == ("length", 5)
+            one.wait(is_asleep)
+
+
+def test_a_full_context_that_is_shifted_is_told_as_that(model: Path) -> None:
+    with llama_server(model, "--shift", "--ctx", "256") as server, following(server.url) as one:
+        body = {"prompt": "hello", "max_tokens": 400, "ignore_eos": True}
+        assert httpx2.post(f"{server.url}/v1/completions", json=body, timeout=60).status_code == 200
+        one.wait(lambda: one.num_finished == 1)
+        steps = one.steps
+    assert max(segment.kv_len for step in steps for segment in step.segments) <= 256
+    (finish,) = (finish for record in one.records for finish in record.events.finished)
+    assert finish.num_output_tokens == 400
+    said = [error for record in one.records for error in record.events.errors]
+    assert len(said) >= 1 and all("context was full" in error for error in said)
+    assert sum(step.tokens.prompt for step in steps) == 6
+
+
+def test_a_client_that_hangs_up_is_told_from_an_answer_that_ended(server: LlamaServer) -> None:
+    body = {"prompt": "x", "max_tokens": 900, "ignore_eos": True, "stream": True}
+    with following(server.url) as one:
+        with httpx2.stream("POST", f"{server.url}/v1/completions", json=body, timeout=60) as answer:
+            pieces = answer.iter_bytes()
+            next(pieces)
+            one.wait(lambda: len(one.steps) > 5)
+            next(pieces)
+        one.wait(lambda: one.num_finished == 1)
+        (finish,) = (finish for record in one.records for finish in record.events.finished)
+    assert finish.reason == "abort" and 5 <= finish.num_output_tokens < 900
+
+
+def test_embeddings_are_steps_without_output(model: Path) -> None:
+    with llama_server(model, "--pooling", "--slots", "2") as server, following(server.url) as one:
+        before = counters(server)
+        body = {"input": "hello world " * 16}
+        assert httpx2.post(f"{server.url}/v1/embeddings", json=body, timeout=60).status_code == 200
+        one.wait(lambda: one.num_finished == 1)
+        said = since(before, counters(server))
+        steps = one.steps
+    assert said["tokens_predicted_total"] == 0
+    ends = [finish for record in one.records for finish in record.events.finished]
+    assert [finish.num_output_tokens for finish in ends] == [0] * len(ends)
+    assert sum(step.tokens.prompt for step in steps) == said["prompt_tokens_total"]

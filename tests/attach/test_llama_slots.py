@@ -50,6 +50,23 @@ def test_a_token_counted_a_moment_before_it_is_in_the_length_does_not_shorten_th
     assert [one.num_prompt for one in read_slots(json.dumps(slots).encode())] == [10, 5, 7]
 
 
+def test_a_shifted_context_shortens_no_prompt() -> None:
+    slots = json.loads((DATA / BUSY).read_text())
+    for slot in slots:
+        slot["n_prompt_tokens"] -= 5
+    found = read_slots(json.dumps(slots).encode())
+    assert [(one.num_prompt, one.num_shifted) for one in found] == [(10, 5), (5, 5), (7, 5)]
+    assert [one.num_shifted for one in seen(BUSY)] == [0, 0, 0]
+
+
+def test_who_was_cut_short_is_told_from_who_came_to_an_end() -> None:
+    slots = json.loads((DATA / "llama_slots_after.json").read_text())
+    for has_next, slot in zip((True, False, True), slots, strict=True):
+        slot["next_token"] = [{"has_next_token": has_next, "n_decoded": 0, "n_remain": -1}]
+    slots[2]["is_processing"] = True
+    assert [one.was_cut for one in read_slots(json.dumps(slots).encode())] == [True, False, False]
+
+
 def test_a_server_too_old_to_tell_lengths_is_refused_in_a_sentence() -> None:
     slots = json.loads((DATA / BUSY).read_text())
     del slots[0]["n_prompt_tokens"]

@@ -62,6 +62,56 @@ def test_fewer_looks_give_the_same_steps_and_mark_more_of_them() -> None:
     assert sum(not step.is_seen for step in thinned) > 2 * sum(not step.is_seen for step in whole)
 
 
+def slot(**facts: int | bool) -> SlotSeen:
+    known: dict[str, int | bool] = {
+        "slot": 0,
+        "n_ctx": 64,
+        "is_processing": True,
+        "task": 7,
+        "max_tokens": 99,
+    }
+    return SlotSeen(**{**known, **facts})  # type: ignore[arg-type]
+
+
+def test_after_a_context_shift_a_step_stands_where_the_server_has_it() -> None:
+    def at(decoded: int, shifted: int) -> Look:
+        facts = {"num_prompt": 10, "num_processed": 10, "num_decoded": decoded, "num_shifted": shifted}
+        return decoded / 10, (slot(**facts),)
+
+    # The token counted a moment before it is in the length makes a shift look one greater.
+    steps = steps_of([at(52, 0), at(53, 0), at(54, 30), at(55, 31), at(56, 30)])
+    assert [part.position for step in steps for part in step.parts] == [61, 32, 33, 34]
+
+
+def test_another_completion_of_a_prompt_was_not_fed_it_again() -> None:
+    fed = {"num_prompt": 20, "num_processed": 20, "num_decoded": 1}
+    looks = [
+        (0.0, (slot(is_processing=False, task=-1), slot(slot=1, is_processing=False, task=-1))),
+        (0.1, (slot(num_prompt=20), slot(slot=1, task=8))),
+        (0.2, (slot(**fed), slot(slot=1, task=8, **fed))),
+    ]
+    first = steps_of(looks)[-1]
+    assert [(part.position, part.count) for part in first.parts] == [(0, 20), (19, 1)]
+
+
+def test_a_pooling_task_makes_a_step_and_no_output_token() -> None:
+    over = slot(is_processing=False, num_prompt=20, was_cut=True)
+    idle = slot(is_processing=False, task=6)
+    (step,) = steps_of([(0.0, (idle,)), (0.1, (slot(num_prompt=20, max_tokens=44),)), (0.2, (over,))])
+    assert [(part.is_prefill, part.count, part.output) for part in step.parts] == [(True, 20, None)]
+    assert [(one.num_output, one.is_sure) for one in step.ended] == [(0, False)]
+
+
+def test_a_request_whose_client_went_was_aborted() -> None:
+    fed = {"num_prompt": 20, "num_processed": 20}
+    looks = [
+        (0.0, (slot(num_decoded=4, **fed), slot(slot=1, task=8, num_decoded=4, **fed))),
+        (0.1, (slot(is_processing=False, was_cut=True), slot(slot=1, task=8, num_decoded=7, **fed))),
+    ]
+    ends = [one for step in steps_of(looks) for one in step.ended]
+    assert [(one.num_output, one.reason, one.is_sure) for one in ends] == [(7, "abort", True)]
+
+
 class Server:
     """Slots by llama.cpp's rules: every generating slot one token a step, prompts whole beside them."""
 

@@ -15,6 +15,7 @@ from engine.attach.server import ServerSource
 from engine.attach.source import SourceLost
 from engine.live.commands import PromptRequest, Submit
 
+LOADING = b'{"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}'
 SLOTS = (DATA / "llama_slots_idle.json").read_bytes()
 
 
@@ -62,6 +63,11 @@ def test_the_key_goes_with_every_question_and_nowhere_else() -> None:
         ({"/slots": b"[1, 2]"}, "not llama.cpp's"),
         ({"/metrics": b"vllm:broken{ 1\n"}, "not in Prometheus's format"),
         ({"/metrics": (401, b"")}, "CBTUI_API_KEY"),
+        ({"/metrics": (502, b"<html>")}, "cannot answer now: status 502"),
+        ({"/slots": (503, LOADING)}, "cannot answer now: Loading model (status 503)"),
+        ({"/slots": SLOTS, "/metrics": (503, LOADING)}, "cannot answer now: Loading"),
+        ({"/slots": (429, b'{"error": "slow\x1b[2J"}')}, "cannot answer now: status 429"),
+        ({"/props": b"{}", "/slots": (501, LOADING)}, "--no-slots"),
     ],
 )
 def test_what_answers_otherwise_is_said_in_a_sentence(answers: dict[str, bytes], words: str) -> None:

@@ -52,7 +52,7 @@ class Samples:
         values = self._values.get(name)
         if not values:
             return None
-        total = math.fsum(values.values())
+        total = sum(values.values())  # not fsum: it raises where this is infinite or no number
         return total if math.isfinite(total) else None
 
     def mean(self, name: str) -> float | None:
@@ -66,7 +66,7 @@ class Samples:
         for labels, value in self._values.get(name, {}).items():
             if (key := dict(labels).get(label)) is not None and math.isfinite(value):
                 found[key] = found.get(key, 0.0) + value
-        return found
+        return {key: value for key, value in found.items() if math.isfinite(value)}
 
     def labels(self, name: str) -> Mapping[str, str]:
         """The labels of a metric's first sample; empty: it is not told."""
@@ -86,16 +86,18 @@ class Samples:
 def quantile(buckets: list[tuple[float, float]], share: float) -> float | None:
     """A quantile from cumulative buckets, interpolated within one as Prometheus does; None of none.
 
-    What lies above the last finite bound is given as that bound: nothing more is known of it.
+    None, too, where no bound is finite. What lies above the last finite one is given as that bound: nothing
+    more is known of it.
     """
     total = buckets[-1][1] if buckets else 0.0
-    if total <= 0 or not math.isfinite(total):
+    if total <= 0 or not math.isfinite(total) or all(math.isinf(bound) for bound, _ in buckets):
         return None
     wanted, low, below = share * total, 0.0, 0.0
     for bound, up_to in buckets:
         if up_to >= wanted and up_to > below:
             if math.isinf(bound):
                 return low
-            return low + (bound - low) * (wanted - below) / (up_to - below)
+            value = low + (bound - low) * ((wanted - below) / (up_to - below))
+            return value if math.isfinite(value) else None
         low, below = (low if math.isinf(bound) else bound), max(below, up_to)
     return low

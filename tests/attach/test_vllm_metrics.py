@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 
 import pytest
 from fake_server import DATA, FakeServer, fake_server
 from following import following
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.attach.metrics_text import NotMetrics, Samples, quantile
 from engine.attach.vllm_figures import PLAIN, TIMES, Scrape, scrape_of, width_between
@@ -62,6 +65,20 @@ def test_quantiles_are_interpolated_in_their_bucket_and_never_beyond_what_is_kno
     assert quantile(buckets, 0.75) == pytest.approx(3.0)
     assert quantile([(1.0, 0.0), (float("inf"), 5.0)], 0.5) == 1.0
     assert quantile([], 0.5) is None and quantile([(1.0, 0.0), (float("inf"), 0.0)], 0.5) is None
+    assert quantile([(float("inf"), 5.0)], 0.5) is None, "nothing is known of where they lie"
+
+
+@given(st.lists(st.floats(), min_size=1, max_size=4), st.lists(st.floats(), max_size=4))
+def test_any_numbers_are_read_without_a_fault(values: list[float], buckets: list[float]) -> None:
+    lines = [f'vllm:num_requests_running{{engine="{n}"}} {value}' for n, value in enumerate(values)]
+    lines += [
+        f'vllm:time_to_first_token_seconds_bucket{{le="{bound}"}} {n}' for n, bound in enumerate(buckets)
+    ]
+    found = scrape_of(Samples("\n".join([*lines, ""])))
+    assert all(math.isfinite(value) for value in found.figures.values())
+    assert "vllm:num_requests_running" in found.missing or math.isfinite(
+        found.figures["num_requests_running"]
+    )
 
 
 class Metrics:

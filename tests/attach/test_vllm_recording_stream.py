@@ -251,6 +251,24 @@ def test_a_keyframe_larger_than_the_limit_puts_no_reader_out_of_step(
     stream.close()
 
 
+def test_one_keyframe_is_enough_for_who_has_come(folder: Path) -> None:
+    """Its coming and the keyframe may reach the thread in one go."""
+    stream = socket_stream(folder)
+    release = threading.Event()
+    stream.put({"k": "first"}, lambda line: release.wait(PATIENCE_S) and line)
+    until(lambda: stream._queue.empty())
+    with connect(folder) as reader:
+        until(lambda: stream.wants_key and not stream._queue.empty())
+        stream.put_key(key(1), whole)
+        release.set()
+        lines = Lines(reader)
+        assert [lines.next()["k"] for _ in range(2)] == ["header", "key"]
+        until(lambda: stream.takes_key)
+        stream.put({"k": "s", "n": 1})
+        assert lines.next()["k"] == "s" and not stream.wants_key
+    stream.close()
+
+
 def test_who_comes_amid_a_keyframe_waits_for_the_next(folder: Path) -> None:
     stream = socket_stream(folder)
     first = connect(folder)

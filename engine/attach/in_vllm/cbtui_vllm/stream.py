@@ -100,8 +100,8 @@ class Stream:
             lost: Line = {"k": "lost", "n": self._lost}
             self._enqueue(lambda: self._write(lost), 0)
             self._lost = 0
-        self.wants_key = False  # first: whoever connects from here on asks anew
         self._keys_put += 1
+        self.wants_key = False  # whoever connects from here on asks anew
         self._enqueue(lambda: self._write_key(finish(line)), 0)
 
     def close(self, timeout_s: float = 1.0, last: Line | None = None) -> None:
@@ -155,7 +155,7 @@ class Stream:
         work, size = item
         work()
         self._bytes_done += size
-        if sink.wants_key:
+        if sink.wants_key and self._keys_put == self._keys_done:  # else one is on its way
             self.wants_key = True
         self.cpu_s = time.thread_time()
         return True

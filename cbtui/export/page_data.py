@@ -19,6 +19,7 @@ from cbtui.looks.tokens import prose, visible
 from cbtui.telling.naming import PALETTE
 from cbtui.telling.step_story import step_sentences
 from cbtui.telling.waiting import MOMENTARY, why
+from cbtui.telling.words import ENDS
 from engine.live.state import EngineState
 from engine.step.mask import layer_kinds
 from engine.stream.ledger import RequestStory
@@ -97,7 +98,7 @@ def _request(run: RecordedRun, story: RequestStory) -> dict[str, Any]:
         "ids": [*request.prompt_token_ids, *story.output_token_ids],
         "numPrompt": len(request.prompt_token_ids),
         "maxTokens": request.max_tokens,
-        "reason": finish.reason if finish else "",
+        "reason": ENDS.get(finish.reason, prose(finish.reason)) if finish else "",
         "error": prose(finish.error) if finish else "",
         "submitted": story.submitted_step,
         "first": story.first_step,

@@ -61,7 +61,8 @@ def _request_row(run: RecordedRun, story: RequestStory) -> dict[str, Cell]:
         "temperature": request.temperature,
         "top_k": request.top_k,
         "top_p": request.top_p,
-        "seed": request.seed,
+        # Of another client's request 0 means that it has none, or that it is not told.
+        "seed": request.seed if run.header.provenance is None else request.seed or None,
         "priority": request.priority,
         "error": finish.error if finish else None,
         "prompt": request.prompt_text,

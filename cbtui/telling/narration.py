@@ -16,7 +16,7 @@ from cbtui.telling.naming import Badges
 from cbtui.telling.provenance import at_least
 from cbtui.telling.run_result import result_in_two_lines, result_lines
 from cbtui.telling.step_story import dead_in_brief, lasting_sentences, step_sentences
-from cbtui.telling.words import EMPTY, ENDS, count, listed, names, seconds
+from cbtui.telling.words import EMPTY, count, ended, listed, names, seconds
 from engine.stream.ledger import Ledger
 from engine.stream.records import Events, Finish, Record, StepRecord
 
@@ -176,7 +176,7 @@ def _verb(finish: Finish) -> str:
     if finish.reason in ("error", "ignored"):
         word = "failed" if finish.reason == "error" else "was refused"
         return f"{word}: {prose(finish.error)}" if finish.error else word
-    return f"finished ({ENDS.get(finish.reason, finish.reason)})"
+    return ended(finish.reason)
 
 
 def narration(frame: Frame, log: EventLog, cells: int) -> list[Line]:

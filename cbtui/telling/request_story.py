@@ -13,7 +13,7 @@ from cbtui.following.frame import Frame
 from cbtui.looks.pieces import Line, clip_line, fit, line_width, wrap
 from cbtui.looks.tokens import prose
 from cbtui.telling.alone import verdict_line
-from cbtui.telling.words import ENDS, count, seconds
+from cbtui.telling.words import count, ended, seconds
 from cbtui.telling.words import percent as share
 from engine.stream.ledger import RequestStory, Turn
 from engine.stream.metrics import percentile
@@ -194,7 +194,7 @@ def _turn_words(story: RequestStory, turn: Turn) -> str:
             return f"slot {turn.slot} free"
     finish = story.finish
     assert finish is not None
-    words = ENDS.get(finish.reason) or f"finished ({finish.reason})"
+    words = ended(finish.reason)
     return f"{words}: {prose(finish.error)}" if finish.error else words
 
 

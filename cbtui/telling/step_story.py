@@ -10,7 +10,7 @@ from cbtui.looks.tokens import prose
 from cbtui.telling.provenance import source_sentences, step_doubts
 from cbtui.telling.words import count, names
 from engine.stream.drafts import Drafts
-from engine.stream.records import Release, Segment, StepRecord
+from engine.stream.records import END_NOT_TOLD, Finish, Release, Segment, StepRecord
 
 #: Sequences with drafts that are told of one by one.
 _DRAFTED_TOLD = 4
@@ -330,19 +330,27 @@ class _Teller:
             for one in self.record.events.preempted
         ]
 
+    def _how_ended(self, finish: Finish) -> str:
+        """Of an end that a step made; empty: this is another."""
+        tokens = count(finish.num_output_tokens, "token")
+        match finish.reason:
+            case "length":
+                most = self.ledger[finish.request_id].request.max_tokens
+                return f"made its last token ({finish.num_output_tokens:,} of {most:,})"
+            case "stop":
+                return f"chose to stop after {tokens}"
+            case reason if reason == END_NOT_TOLD:
+                return f"ended after {tokens}, and the server does not tell why,"
+        return ""
+
     def ended(self) -> list[Line]:
         events = self.record.events
         freed = {one.request_id for one in events.released}
         lines = []
         for finish in events.finished:
-            if finish.slot is None or finish.reason not in ("length", "stop"):
+            how = self._how_ended(finish)
+            if finish.slot is None or not how:
                 continue
-            most = self.ledger[finish.request_id].request.max_tokens
-            how = (
-                f"made its last token ({finish.num_output_tokens:,} of {most:,})"
-                if finish.reason == "length"
-                else f"chose to stop after {count(finish.num_output_tokens, 'token')}"
-            )
             line = say(self._name(finish.request_id), f" {how}")
             if events.barrier:
                 line = say(line, ".")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from cbtui.looks.pieces import Line, Piece
 from cbtui.telling.naming import Badge, Badges
 from engine.live.commands import PromptRequest
-from engine.stream.records import STOP_OR_ABORT
+from engine.stream.records import END_NOT_TOLD, STOP_OR_ABORT
 
 #: One dim sentence a panel shows while it has nothing else, by the panel's name.
 EMPTY = {
@@ -24,7 +24,17 @@ ENDS = {
     "error": "failed",
     "ignored": "refused",
     STOP_OR_ABORT: "stop string or cancelled",
+    END_NOT_TOLD: "reason not told",
 }
+
+
+def ended(reason: str) -> str:
+    """That a request ended, by its reason: `finished (stop)`, `cancelled`, `ended, reason not told`."""
+    if reason == END_NOT_TOLD:
+        return f"ended, {ENDS[reason]}"
+    words = ENDS.get(reason, "")
+    # What is long stands behind a word that is kept where there is little room.
+    return words if words and " " not in words else f"finished ({words or reason})"
 
 
 def seconds(value: float | None) -> str:

@@ -15,7 +15,7 @@ from cbtui.looks.pieces import Line, fit, join
 from cbtui.looks.tokens import clip
 from cbtui.telling.alone import mark, short_words
 from cbtui.telling.request_text import newest_text
-from cbtui.telling.words import EMPTY, ENDS, badge_cell, badge_cells, count
+from cbtui.telling.words import EMPTY, badge_cell, badge_cells, count, ended
 from cbtui.widgets.messages import SlotsScrolled
 from cbtui.widgets.request_list import RequestList
 from engine.stream.records import Segment, SlotRecord
@@ -91,7 +91,7 @@ def _row(
     reason = story.finish.reason if story.finish and (frame.is_live or story.is_finished_at(step)) else ""
     if now is None or now.request_id != slot.request_id or _is_released(frame, slot):
         is_busy = False
-        phase = _ended(reason) if reason else "back in the queue"
+        phase = ended(reason) if reason else "back in the queue"
         note = "slot free" if reason else ""
     elif held and held.held_steps and reason:
         phase, share = "dead", -1.0
@@ -101,7 +101,7 @@ def _row(
         until = (
             "until the wave ends" if frame.record and frame.record.mode == "static" else "for one more row"
         )
-        phase, note = _ended(reason), f"slot held {until}" if held or _holds(frame) else ""
+        phase, note = ended(reason), f"slot held {until}" if held or _holds(frame) else ""
         note_style = "warn"
     if reason and story.verified is not None:
         words = f"{mark(story.verified)[0]} {short_words(story.verified)}"
@@ -131,12 +131,6 @@ def _is_released(frame: Frame, slot: SlotRecord) -> bool:
 
 def _holds(frame: Frame) -> bool:
     return frame.record is not None and frame.record.mode == "static" and not frame.record.events.barrier
-
-
-def _ended(reason: str) -> str:
-    words = ENDS.get(reason, "")
-    # What is long stands behind a word that is kept where there is little room.
-    return words if words and " " not in words else f"finished ({words or reason})"
 
 
 def _phase(slot: SlotRecord, segment: Segment | None) -> str:
@@ -189,7 +183,9 @@ def slot_line(frame: Frame, row: SlotRow, columns: SlotColumns, cells: int) -> L
         return (*head, (fit("  idle", columns.badge + 1 + columns.phase), "dim"), (sentence, "dim"))
     badge = frame.badges[row.request_id]
     phase = row.phase if len(row.phase) <= columns.phase else _short(row.phase)
-    style = "strong" if row.phase.startswith(("prefill", "finished")) else "" if row.is_busy else "dim"
+    style = (
+        "strong" if row.phase.startswith(("prefill", "finished", "ended")) else "" if row.is_busy else "dim"
+    )
     parts = [*head, *badge_cell(badge, columns.badge), (" " + fit(phase, columns.phase) + " ", style)]
     if columns.bar:
         if row.bar is None:
@@ -200,8 +196,8 @@ def slot_line(frame: Frame, row: SlotRow, columns: SlotColumns, cells: int) -> L
     parts.append((row.progress.rjust(columns.progress) + "  ", "" if row.is_busy else "dim"))
     room = cells - sum(len(text) for text, _ in parts)
     note_text = row.note
-    if phase != row.phase and "(" in row.phase:
-        reason = row.phase[row.phase.index("(") + 1 : -1]
+    if phase != row.phase and row.phase.startswith(("finished", "ended")):
+        reason = row.phase.partition(" ")[2].strip("()")
         note_text = f"{reason}, {row.note}" if row.note else reason
     if note_text:
         # The remark is the news; at least a third of the room stays for the text.
@@ -228,7 +224,7 @@ def _short(phase: str) -> str:
         return "pre " + rest if len(rest) <= 7 else "prefill"
     if word == "decode":
         return phase.removesuffix(" drafts")
-    return {"not": "not now", "back": "queued"}.get(word, word)
+    return {"not": "not now", "back": "queued", "ended,": "ended"}.get(word, word)
 
 
 def slots_title(frame: Frame, rows: list[SlotRow], first: int, num_visible: int) -> str:

@@ -70,6 +70,7 @@ _ABSENT = (
     ("blocks", "llama.cpp has cells a slot, no blocks"),
     ("kv", "llama.cpp has cells a slot, no pool of blocks"),
     ("waiting_requests", "only prompts sent from here are known by name"),
+    ("finish", "the server does not tell why other clients' requests end"),
 )
 NO_METRICS = "its /metrics is off (--metrics turns it on): only prompts sent from here are counted"
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from engine.attach.seen import Ended, Part, SlotSeen, StepSeen
+from engine.stream.records import END_NOT_TOLD
 
 #: Weight of the newest in the mean time of a step.
 _NEWEST = 0.2
@@ -238,9 +239,14 @@ def _ending(was: SlotSeen, room: int | None, guess: int, known: Known | None) ->
     elif room is None:
         # Most requests end by their length, and the clock is a rough witness.
         num_output = was.num_decoded + (left if left <= 2 * guess + 2 else min(left, guess))
-        reason = "length" if num_output >= was.max_tokens else "stop"
+        reason = _likely_reason(was, num_output)
     else:
         num_output = was.num_decoded + max(0, min(left, room))
-        reason = "length" if num_output >= was.max_tokens else "stop" if room > 0 else "abort"
+        reason = _likely_reason(was, num_output)
     units = _units(was, was, num_output)
     return _Run(units, True, counts_all=False, ended=Ended(was, num_output, reason, known is not None))
+
+
+def _likely_reason(was: SlotSeen, num_output: int) -> str:
+    """Whoever made all it might has ended by that; of any other end the slots do not tell why."""
+    return "length" if num_output >= was.max_tokens else END_NOT_TOLD

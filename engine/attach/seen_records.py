@@ -30,6 +30,8 @@ from engine.stream.records import (
 
 #: How a waiting prompt is said to wait while a slot is free: the server has not been seen to take it up.
 NOT_YET = "not_in_a_slot_yet"
+#: What stands for none: that it is not told, and llama.cpp's own "any" (-1, as it writes it).
+_NO_SEED = (-1, 0xFFFFFFFF)
 
 
 class SeenRecords:
@@ -353,7 +355,7 @@ class SeenRecords:
             seen.prompt_text,
             max(1, seen.max_tokens),
             at_s,
-            seed=max(0, seen.seed),
+            seed=0 if seen.seed in _NO_SEED else seen.seed,
             label=f"task {seen.task}",
         )
 

@@ -267,12 +267,15 @@ class Preemption(msgspec.Struct, frozen=True):
 
 #: Why a request ended, where a stop string and being taken back are told in one word.
 STOP_OR_ABORT = "stop_or_abort"
+#: Why a request ended, where nobody tells: it chose to stop, or its client took it back.
+END_NOT_TOLD = "not_told"
 
 
 class Finish(msgspec.Struct, frozen=True):
     """A request's one terminal event.
 
-    `reason` is stop, length, abort, error or ignored; of a server that tells both alike, `STOP_OR_ABORT`.
+    `reason` is stop, length, abort, error or ignored; of a server that tells both alike, `STOP_OR_ABORT`,
+    and of one that tells neither, `END_NOT_TOLD`.
     `slot` is None when it never ran. `stop_string`
     is the one that ended it, and `num_text_bytes` the bytes of output before that; None: no string did.
     """

@@ -42,9 +42,11 @@ def identity(comparison: Comparison, look: Look) -> list[Text]:
             )
             style = "bold yellow"
         case "half_precision":
+            how = "; use --dtype float32 to compare outputs" if comparison.is_one_code else ""
+            dtype = comparison.dtype or "a precision that is not told"
             text = (
-                f"Not identical. In {comparison.dtype} a batch can change which token wins, so nothing is "
-                "claimed here; use --dtype float32 to compare outputs."
+                f"Not identical. In {dtype} a batch can change which token wins, so nothing is "
+                f"claimed here{how}."
             )
             style = "bold yellow"
         case "not_alone":
@@ -121,7 +123,7 @@ def closing(comparison: Comparison, look: Look) -> list[Text]:
     lines = [Text("Why", style="bold")]
     for text in (
         _about_steps(first_name, first, last_name, last, look),
-        _about_time(first_name, first, last_name, last, look),
+        _about_time(first_name, first, last_name, last, look, is_one_code=comparison.is_one_code),
         _about_delivery(first_name, first, last_name, last),
     ):
         lines += _sentences(text, look)
@@ -159,11 +161,14 @@ def _steps_words(first_name: str, first: ModeResult, last_name: str, last: ModeR
     )
 
 
-def _about_time(first_name: str, first: ModeResult, last_name: str, last: ModeResult, look: Look) -> str:
+def _about_time(
+    first_name: str, first: ModeResult, last_name: str, last: ModeResult, look: Look, *, is_one_code: bool
+) -> str:
+    through = "both through the same model code" if is_one_code else "each through its server's own code"
     seconds = _ratio(first.elapsed_s, last.elapsed_s, look)
     return (
         f"A step took {first.step_ms_median:,.1f} ms in {first_name} and {last.step_ms_median:,.1f} ms in "
-        f"{last_name} (median, both through the same model code): that depends on the machine, what else it "
+        f"{last_name} (median, {through}): that depends on the machine, what else it "
         "does, and how many positions a step holds, so it is said apart from the steps. Together: "
         f"{first.elapsed_s:,.2f} s against {last.elapsed_s:,.2f} s, {seconds}."
     )

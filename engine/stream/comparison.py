@@ -107,7 +107,12 @@ class ComparedRequest(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole of it; `modes` in the order they ran, each compared with the first."""
+    """The whole of it; `modes` in the order they ran, each compared with the first.
+
+    Attributes:
+        max_num_batched_tokens: None: an observed server does not tell it.
+        is_one_code: all went through the same model code; else a step's time says nothing of the schedule.
+    """
 
     identical: bool
     verdict: Verdict
@@ -117,10 +122,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool
     threads: int
     max_num_seqs: int
-    max_num_batched_tokens: int
+    max_num_batched_tokens: int | None
     requests: tuple[ComparedRequest, ...]
     modes: dict[str, ModeResult]
     differences: tuple[Difference, ...]
+    is_one_code: bool = True
 
 
 def compare(records: Mapping[str, Sequence[Record]], ready: Ready, config: EngineConfig) -> Comparison:
@@ -135,7 +141,7 @@ def compare(records: Mapping[str, Sequence[Record]], ready: Ready, config: Engin
     first = next(iter(ledgers))
     asked = [_asked(story) for story in ledgers[first].in_order]
     for mode, ledger in ledgers.items():
-        if [_asked(story) for story in ledger.in_order] != asked:
+        if [_asked(story)[1] for story in ledger.in_order] != [one for _, one in asked]:
             raise ValueError(f"{mode} and {first} did not run the same requests")
     results = {mode: mode_result(records[mode], ledgers[mode]) for mode in records}
     tops = {mode: candidates(run) for mode, run in records.items()}
@@ -198,13 +204,16 @@ def mode_result(records: Sequence[Record], ledger: Ledger) -> ModeResult:
     )
 
 
-def _asked(story: RequestStory) -> tuple[ComparedRequest, tuple[int, ...]]:
+def _asked(story: RequestStory) -> tuple[ComparedRequest, object]:
+    """A request as it was asked, and what makes it the same as another: the prompt by its tokens, or by its
+    text where an observed server does not tell these."""
     request = story.request
     ids = request.prompt_token_ids
+    prompt = ids if min(ids, default=0) >= 0 else (request.prompt_text, len(ids))
     asked = ComparedRequest(
         request.label, request.prompt_text, len(ids), request.max_tokens, request.ignore_eos
     )
-    return asked, ids
+    return asked, (prompt, request.max_tokens, request.ignore_eos)
 
 
 def _streaming(stories: Sequence[RequestStory]) -> Latency:
@@ -230,7 +239,8 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _verdict(differences: Sequence[Difference], results: Mapping[str, ModeResult], dtype: str) -> Verdict:
-    is_half = dtype in ("float16", "bfloat16")
+    # Of an observed server the precision may be any, or not told.
+    is_half = not dtype.endswith(("float32", "float64"))
     if any(result.errors for result in results.values()):
         return "failed"
     if not is_half and any(not difference.near_tie for difference in differences):

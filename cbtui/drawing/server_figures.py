@@ -74,10 +74,11 @@ def server_lines(figures: Figures) -> list[Line]:
 
 
 def llama_line(figures: Figures) -> Line:
-    """The server's own counts beside what was seen of it."""
+    """The server's own counts since its start, beside what was seen of it; empty: it tells none."""
     counted = (("steps", "n_decode_total"), ("output tokens", "tokens_predicted_total"))
-    words = [f"{_count(figures.get(metric))} {name}" for name, metric in counted]
-    return ((" the server counts ", "dim"), (", ".join(words), "strong"))
+    told = [(figures.get(metric), name) for name, metric in counted]
+    words = ", ".join(f"{value:,.0f} {name}" for value, name in told if value is not None)
+    return ((" since its start the server counts ", "dim"), (words, "strong")) if words else ()
 
 
 def _apart(figures: Figures, prefix: str) -> dict[str, float]:

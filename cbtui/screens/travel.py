@@ -57,7 +57,8 @@ class TravelScreen(ActingScreen):
         self._say_arrivals()
         state = self.follower.state
         if self._waited_for and state.paused and not state.until:
-            self.say(f"paused at step {state.step:,}: {self._waited_for}")
+            reason = "" if self._waited_for == f"step {state.step:,}" else f": {self._waited_for}"
+            self.say(f"paused at step {state.step:,}{reason}")
             self._waited_for = ""
         chronicle = self.follower.chronicle
         if self.shown is not None and self.shown not in chronicle:
@@ -111,13 +112,26 @@ class TravelScreen(ActingScreen):
             return
 
         def answered(step: int | None) -> None:
-            if step is not None:
+            if step is not None and self.state.is_recording and step > (chronicle.last_step or 0):
+                self._play_up_to(step)
+            elif step is not None:
                 self._travel(lambda: travel.goto(chronicle, step))
 
         question = f"Recorded: steps {chronicle.first_step:,} to {chronicle.last_step:,}."
+        if self.state.is_recording:
+            end = f" to {self.state.newest_step:,}" if self.state.is_all_read else ""
+            question = f"Shown: up to step {chronicle.last_step:,}. Later ones{end} are played up to there."
         if chronicle.first_step > 1:
             question += f" {travel.beginning(chronicle).capitalize()}."
         self.app.push_screen(AskNumberScreen("Go to step", question), answered)
+
+    def _play_up_to(self, step: int) -> None:
+        """Of a recording, a step that was not played yet."""
+        state = self.state
+        if state.is_all_read and step > state.newest_step:
+            self.say(f"the recording ends with step {state.newest_step:,}")
+        else:
+            self._run_until(RunUntil("step", step))
 
     @on(StepChosen)
     def _step_chosen(self, event: StepChosen) -> None:

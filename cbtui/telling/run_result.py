@@ -43,7 +43,11 @@ def result_lines(frame: Frame) -> list[Line]:
     twin = twin_of(run, frame.runs)
     if twin is None:
         # A server that is followed keeps its mode.
-        again = "" if frame.state.is_attached else " Run the same requests in another mode to see both here."
+        again = (
+            ""
+            if frame.state.why_refused("mode")
+            else " Run the same requests in another mode to see both here."
+        )
         return [say((summary(run), "strong")), say(alone(run)), say((f"{pace(run)}.{again}", "dim"))]
     slots = (slots_of(run), slots_of(twin))
     # Different numbers of slots belong to the lines they explain.

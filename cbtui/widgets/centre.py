@@ -127,7 +127,7 @@ def _lost_text(failure: Failure, retry_s: float) -> Content:
     """A server that does not answer: why, and when it is tried again."""
     when = f"in {retry_s:.0f} s" if retry_s >= 1 else "now"
     return Content.assemble(
-        ("The server is not there", "$text-error bold"),
+        (failure.title, "$text-error bold"),
         "\n",
         prose(failure.message),
         f"\n\nIt is tried again {when}, then after longer waits.\n",

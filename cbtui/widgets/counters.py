@@ -114,7 +114,7 @@ def counter_lines(frame: Frame, cells: int, height: int) -> list[Line]:
             _latency(frame),
             _gaps(frame),
             _done(frame),
-            *([llama_line(figures)] if counts_steps(figures) else []),
+            *([line] if (line := llama_line(figures)) else []),
         ]
         # Where not all fit, the least telling go first: batch fill, then the KV cache.
         while len(lines) > height and len(lines) > TALL:

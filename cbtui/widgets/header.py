@@ -7,9 +7,11 @@ Mode, engine state, step and view are never dropped; of the rest the model's nam
 from __future__ import annotations
 
 from cbtui.following.frame import Frame
-from cbtui.looks.pieces import Line, clip_line, join, line_width
+from cbtui.looks.pieces import Line, Piece, clip_line, join, line_width
+from cbtui.telling.provenance import is_absent
 from cbtui.telling.words import count, size
 from cbtui.widgets.lines import LinesView
+from engine.live.state import EngineState
 from engine.runner import Loading
 
 #: A shape a mode, so that it can be told from the corner of the eye and without colour.
@@ -20,6 +22,8 @@ _SHORT = {"continuous": "contin.", "continuous-padded": "c-padded"}
 def _mode_versions(frame: Frame) -> list[Line]:
     """The mode from its fullest wording to its shortest."""
     state = frame.state
+    if frame.record is None and is_absent(state.provenance, "mode"):
+        return [()]
     mode = frame.record.mode if frame.record is not None and not frame.is_live else state.mode
     shape = _SHAPES.get(mode, "◆")
     pending, draining = (state.pending_mode, state.draining) if frame.is_live else (None, 0)
@@ -71,7 +75,8 @@ def _status_versions(frame: Frame) -> list[Line]:
         sign = "‖ paused · ◌ " if state.paused else "◌ "
         return [((sign + text, "warn"),) for text in (words, words.partition(" → ")[0], short)]
     if state.failure is not None and state.failure.retry_s is not None:
-        return [((text, "warn"),) for text in ("✗ server lost (see below)", "✗ server lost", "✗ lost")]
+        words = "server lost" if state.model else "no server to follow yet"
+        return [((text, "warn"),) for text in (f"✗ {words} (see below)", f"✗ {words}", "✗ lost")]
     if state.status == "failed":
         stage = f": {state.failure.stage}" if state.failure and state.failure.stage else ""
         return [
@@ -94,11 +99,21 @@ def speed_words(speed: float | None) -> str:
 
 
 def _view_versions(frame: Frame) -> list[Line]:
-    step = frame.record.step if frame.record else 0
+    state, step = frame.state, frame.record.step if frame.record else 0
     if frame.is_live:
-        return [((f"step {frame.state.step:,}", "strong"), ("  live", ""))]
-    newest = f"{frame.state.step:,}"
-    return [((f"step {step:,} of {newest}", "warn"),), ((f"step {step}/{frame.state.step}", "warn"),)]
+        return [((f"step {state.step:,}", "strong"), (words, style)) for words, style in _where(state)]
+    newest = f"{state.step:,}"
+    return [((f"step {step:,} of {newest}", "warn"),), ((f"step {step}/{state.step}", "warn"),)]
+
+
+def _where(state: EngineState) -> list[Piece]:
+    """How the newest step that is shown stands to the newest there is, from the fullest wording on."""
+    if state.is_recording:
+        end = f" of {state.newest_step:,}" if state.is_all_read else " of a recording"
+        return [(end, "")]
+    if held := state.num_held_back:
+        return [(f"  {held:,} later ones held back", "warn"), (f"  +{held:,} held back", "warn")]
+    return [("  last seen", "warn")] if state.is_out_of_sight else [("  live", "")]
 
 
 def _about(frame: Frame) -> list[Line]:
@@ -109,7 +124,9 @@ def _about(frame: Frame) -> list[Line]:
     wanted = frame.state.pending_config if frame.is_live else None
     slots = _slots(frame)
     limits = slots
-    if state.provenance is None or not state.provenance.why_absent("budget"):
+    if state.is_attached and state.model is None:
+        slots = limits = ""  # nobody has answered yet
+    elif state.provenance is None or not state.provenance.why_absent("budget"):
         budget = _changing(config.max_num_batched_tokens, wanted.max_num_batched_tokens if wanted else None)
         limits += f" · budget {budget}"
     if state.model is None:
@@ -122,7 +139,7 @@ def _about(frame: Frame) -> list[Line]:
         place += " · recorded" if state.is_recording else ""
         parts = [(state.model.name, f" · {place} · {limits}"), ("", f"{place} · {limits}"), ("", limits)]
     versions: list[Line] = [join((brand, ((name, ""), (rest, "dim")))) for name, rest in parts]
-    return [*versions, join((brand, ((slots, "dim"),))), brand, ()]
+    return [*versions, join((brand, ((slots, "dim"),))), brand, ()] if limits else [brand, ()]
 
 
 def _slots(frame: Frame) -> str:

@@ -47,9 +47,10 @@ class SlotRow:
 
 
 def slot_count(frame: Frame) -> int:
-    """`max_num_seqs` at the shown step."""
+    """`max_num_seqs` at the shown step; 0: a server was not seen yet."""
     if frame.is_live or frame.record is None:
-        return frame.state.config.max_num_seqs
+        is_unseen = frame.state.is_attached and frame.state.model is None
+        return 0 if is_unseen else frame.state.config.max_num_seqs
     return frame.record.max_num_seqs
 
 
@@ -107,6 +108,8 @@ def _row(
         words = f"{mark(story.verified)[0]} {short_words(story.verified)}"
         note = f"{words} · {note}" if note else words
         note_style = "warn" if story.verified.verdict == "differs" else note_style
+    if frame.is_live and frame.state.is_out_of_sight:
+        is_busy, note, note_style = False, "last seen", "warn"
     if is_closing and is_busy:
         note = join(((("slot closes when it ends", ""),), ((note, ""),) if note else ()), " · ")[0][0]
     return SlotRow(
@@ -163,11 +166,11 @@ def slot_columns(frame: Frame, rows: list[SlotRow], cells: int) -> SlotColumns:
     """Columns for a line of `cells` cells. Long phases and the bar give way first."""
     is_wide = cells >= WIDE
     return SlotColumns(
-        number=len(str(len(rows) - 1)),
+        number=len(str(max(0, len(rows) - 1))),
         badge=badge_cells(frame.badges, [r.request_id for r in rows]),
         phase=max([17, *(len(r.phase) for r in rows if r.request_id)]) if is_wide else 11,
         bar=_BAR_MAX if is_wide else 8 if cells >= 66 else 0,
-        progress=max(5, *(len(r.progress) for r in rows)),
+        progress=max([5, *(len(r.progress) for r in rows)]),
     )
 
 
@@ -230,14 +233,19 @@ def _short(phase: str) -> str:
 def slots_title(frame: Frame, rows: list[SlotRow], first: int, num_visible: int) -> str:
     """`Slots 3/3`, or which of them are in view, and a limit that is about to change."""
     limit = slot_count(frame)
+    if not rows:
+        return "Slots"
     held = sum(row.is_busy and row.bar is None and bool(row.request_id) for row in rows)
-    busy = sum(row.is_busy for row in rows) - held
+    is_gone = frame.is_live and frame.state.is_out_of_sight
+    busy = sum(bool(row.request_id) if is_gone else row.is_busy for row in rows) - held
     if 0 < num_visible < len(rows):
         last = min(len(rows), first + num_visible) - 1
         title = f"Slots {first}–{last} of {len(rows)} · {busy} busy"
     else:
         title = f"Slots {busy}/{limit}"
     title += f" · {held} held" if held else ""
+    if is_gone:
+        return f"{title} · as last seen"
     pending = frame.state.pending_config
     if frame.is_live and pending is not None and pending.max_num_seqs != limit:
         title += f" → {pending.max_num_seqs} at the next step"
@@ -256,9 +264,9 @@ class Slots(RequestList):
         columns = slot_columns(frame, rows, self.line_width)
 
         def make(y: int, cells: int) -> Line:
-            return slot_line(frame, rows[y], columns, cells)
+            return slot_line(frame, rows[y], columns, cells) if rows else ((" " + EMPTY["slots"], "dim"),)
 
-        self.draw_requests([row.request_id for row in rows], len(rows), make, frame)
+        self.draw_requests([row.request_id for row in rows], max(1, len(rows)), make, frame)
         self._show_title()
 
     def _show_title(self) -> None:

@@ -43,7 +43,8 @@ def facts(frame: Frame, request_id: str) -> str:
     slots = frame.state.slots if frame.is_live or frame.record is None else frame.record.slots
     slot = next((one.slot for one in slots if one.request_id == request_id), None)
     where = "waiting" if slot is None else f"in slot {slot}"
-    return f"{made:,}/{story.request.max_tokens:,} tokens so far, {where} · {prompt}"
+    when = "when last seen" if frame.is_live and frame.state.is_out_of_sight else "so far"
+    return f"{made:,}/{story.request.max_tokens:,} tokens {when}, {where} · {prompt}"
 
 
 def whole_text(frame: Frame, request_id: str, dim: ContentStyle, strong: ContentStyle) -> Content:

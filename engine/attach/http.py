@@ -11,7 +11,7 @@ import msgspec
 
 from engine.attach.address import Address, Key
 from engine.attach.plain import harmless
-from engine.attach.source import SourceLost
+from engine.attach.source import SourceAway, SourceLocked, SourceLost
 
 #: How long a server may take to take a connection, and to answer, seconds. A busy one answers between steps.
 CONNECT_S, ANSWER_S = 3.0, 10.0
@@ -62,7 +62,7 @@ class Http:
             with self._client.stream("GET", path) as response:
                 return response.status_code, self._body(response)
         except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, RuntimeError) as exc:
-            raise SourceLost(f"{self._address} does not answer: {reason(exc)}") from None
+            raise SourceAway(f"{self._address} does not answer: {reason(exc)}") from None
 
     def ask(self, path: str) -> bytes | None:
         """The body of a good answer; None: the server has no such place, or has it turned off.
@@ -72,7 +72,7 @@ class Http:
         """
         status, body = self.get(path)
         if status in (401, 403):
-            raise SourceLost(f"{self._address} {WANTS_KEY}")
+            raise SourceLocked(f"{self._address} {WANTS_KEY}")
         if status == BUSY or (status >= 500 and status != NOT_THERE):
             raise SourceLost(f"{self._address} cannot answer now: {_words(status, body)}")
         return body if status == 200 else None

@@ -159,6 +159,7 @@ class LlamaSource(AskingSource):
                     default=0,
                 )
             )
+        self._early += self._records.quiet(now)
         self._is_first, self._agreed = False, None
         self._builder.begin(now, slots)
         self._newest = slots
@@ -274,6 +275,8 @@ class LlamaSource(AskingSource):
         body = self._http.ask("/metrics")
         if body is None:
             self._no_metrics = NO_METRICS
+            self._records.figures({})
+            self._records.num_deferred = None
             return None
         try:
             samples = Samples(body.decode("utf-8", "replace"))

@@ -44,7 +44,7 @@ from engine.live.pace import Pace
 from engine.live.standing import config_of, standing_after
 from engine.live.state import EngineState, Failure, Rejection, Status
 from engine.runner import Loading
-from engine.stream.records import QuietRecord, Record, StepRecord
+from engine.stream.records import Provenance, QuietRecord, Record, StepRecord
 
 #: How long a read waits for news at most, seconds: what a key does is seen that soon.
 READ_S = 0.02
@@ -57,6 +57,12 @@ NOT_OURS = "the server schedules by itself, and following never changes it"
 NO_PACE = "the server sets the pace; space holds its steps back, s shows them one by one"
 NO_MODEL = "the model is the server's own: there is none here to lend"
 NO_LOAD = "load would be in the way of the server's own users; type prompts"
+_UNKNOWN_YET = "no server has answered yet"
+#: Of a server that has not answered.
+UNKNOWN = Provenance(
+    engine="a server",
+    absent=tuple((fact, _UNKNOWN_YET) for fact in ("budget", "slots", "mode", "blocks", "kv")),
+)
 #: What no server is asked for, as `EngineState.refused` has it.
 REFUSED = (
     ("mode", NOT_OURS),
@@ -104,6 +110,8 @@ class AttachLoop:
         self._tries = 0
         self._retry_at = 0.0
         self._held: deque[Record] = deque()
+        #: The newest step that was read.
+        self._newest = 0
         self._last: StepRecord | None = None
         self._late: list[QuietRecord] = []
         self._rejection: Rejection | None = None
@@ -153,7 +161,7 @@ class AttachLoop:
         except SourceFailed as exc:
             self._fail(exc.failure)
         except SourceLost as exc:
-            self._lose(str(exc))
+            self._lose(exc)
         except SourceOver as exc:
             self._end(str(exc))
         else:
@@ -168,17 +176,18 @@ class AttachLoop:
         except SourceFailed as exc:
             self._fail(exc.failure)
         except SourceLost as exc:
-            self._lose(str(exc))
+            self._lose(exc)
         except SourceOver as exc:
             self._end(str(exc))
         else:
             self._held.extend(records)
+            self._newest = max((self._newest, *(r.step for r in records)))
 
-    def _lose(self, message: str) -> None:
+    def _lose(self, why: SourceLost) -> None:
         wait_s = min(RETRY_S * 2**self._tries, RETRY_MOST_S)
         self._tries = min(self._tries + 1, 16)
         self._is_lost, self._retry_at = True, self._now_s() + wait_s
-        self._failure = Failure("server", message, retry_s=wait_s)
+        self._failure = Failure("server", str(why), retry_s=wait_s, title=why.title)
 
     def _fail(self, failure: Failure) -> None:
         """Wait for somebody to say that it is tried again."""
@@ -279,8 +288,10 @@ class AttachLoop:
             arriving_count=len(queue.arriving),
             arriving=queue.arriving,
             num_records=self._history.total,
+            newest_step=self._newest,
+            is_all_read=self._is_over,
             rejection=self._rejection,
-            provenance=known.provenance if (known := self._starting or opened) else None,
+            provenance=known.provenance if (known := self._starting or opened) else UNKNOWN,
             refused=(*REFUSED, *(opened.refused if opened else ())),
         )
 

@@ -22,7 +22,24 @@ OWN = "own-"
 
 
 class SourceLost(Exception):
-    """The server does not answer, or not as it did; the message is one sentence. It may come back."""
+    """The server does not answer, or not as it did; the message is one sentence. It may come back.
+
+    `title` says what is wrong in some words.
+    """
+
+    title = "The server cannot be followed"
+
+
+class SourceAway(SourceLost):
+    """Nobody answers."""
+
+    title = "The server is not there"
+
+
+class SourceLocked(SourceLost):
+    """It answers to those who have a key."""
+
+    title = "The server wants a key"
 
 
 class SourceStarting(Exception):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.attach.source import Opened, Queue, Refused, SourceLost, SourceOver
+from engine.attach.source import Opened, Queue, Refused, SourceAway, SourceLost, SourceOver
 from engine.attach.vllm_lines import is_header
 from engine.attach.vllm_stream import Unfit, VllmLines
 from engine.config import EngineConfig
@@ -60,7 +60,7 @@ class StreamSource:
             while b"\n" not in self._buffer:
                 self._receive()
         except OSError as exc:
-            raise SourceLost(f"{self._path} does not answer: {exc.strerror or exc}") from None
+            raise SourceAway(f"{self._path} does not answer: {exc.strerror or exc}") from None
         line, self._lines = self._take_lines(1)[0], 1
         if self._reader is None or isinstance(self._reader, VllmLines) != is_header(line):
             address = f"unix:{self._path}"
@@ -75,14 +75,14 @@ class StreamSource:
     def read(self, timeout_s: float) -> Sequence[Record]:
         """Whole lines since the last call."""
         if self._socket is None:
-            raise SourceLost(f"{self._path} is closed")
+            raise SourceAway(f"{self._path} is closed")
         if b"\n" not in self._buffer:
             try:
                 if not select.select([self._socket], [], [], timeout_s)[0]:
                     return ()
                 self._receive()
             except (OSError, ValueError) as exc:  # ValueError: closed meanwhile
-                raise SourceLost(f"{self._path} broke off: {exc}") from None
+                raise SourceAway(f"{self._path} broke off: {exc}") from None
         return [record for line in self._take_lines() for record in self._records(line)]
 
     def queue(self) -> Queue | None:
@@ -113,7 +113,7 @@ class StreamSource:
         if not data:
             if isinstance(self._reader, VllmLines) and self._reader.over:
                 raise SourceOver(self._reader.over)
-            raise SourceLost(f"{self._path} was closed by the server")
+            raise SourceAway(f"{self._path} was closed by the server")
         self._buffer += data
         if len(self._buffer) > _LINE_MOST and b"\n" not in self._buffer:
             raise SourceLost(f"{self._path} is no stream of records: no line of it ends")

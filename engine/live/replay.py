@@ -8,6 +8,7 @@ stream.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 
 from engine.config import EngineConfig
@@ -36,7 +37,7 @@ class ReplayLoop:
     """Feeds records into a history until `Close`.
 
     Args:
-        header, records: of the trace; it is read as it is played.
+        header, records: of the trace; while nothing is due, it is read ahead of what is played.
         commands, mailbox, history: shared with the screen.
         paused: begin paused.
         speed: steps a second; None: as fast as it can.
@@ -69,6 +70,11 @@ class ReplayLoop:
         self._last: StepRecord | None = None
         self._late: list[QuietRecord] = []
         self._config = EngineConfig(block_size=header.block_size, max_model_len=max(2, header.max_model_len))
+        #: Read and not played yet; a fault stands where it was found.
+        self._ahead: deque[Record | TraceError] = deque()
+        self._is_all_read = False
+        #: The newest step that was read.
+        self._newest = 0
         self._is_over = False
         self._is_closed = False
         self._rejection: Rejection | None = None
@@ -86,6 +92,7 @@ class ReplayLoop:
             self._apply(command)
         wait_s = self._time_to_step()
         if wait_s > 0:
+            self._read_ahead(_AT_ONCE)
             self._publish()
             self._commands.wait(min(wait_s, POLL_S))
             return
@@ -129,15 +136,31 @@ class ReplayLoop:
     def _read(self) -> Record | None:
         if self._is_over:
             return None
-        try:
-            record = next(self._records, None)
-        except TraceError as exc:
-            self._reject(f"{exc}; what stands before is shown")
+        if not self._ahead:
+            self._read_ahead(1)
+        record = self._ahead.popleft() if self._ahead else None
+        if isinstance(record, TraceError):
+            self._reject(f"{record}; what stands before is shown")
             record = None
         if record is None:
             self._is_over = True
             self._pace.over()
         return record
+
+    def _read_ahead(self, number: int) -> None:
+        """Read so many records more, so that it is known how far the recording goes."""
+        for _ in range(0 if self._is_all_read else number):
+            try:
+                record: Record | TraceError | None = next(self._records, None)
+            except TraceError as exc:
+                record = exc
+            self._is_all_read = record is None or isinstance(record, TraceError)
+            if record is None:
+                return
+            self._ahead.append(record)
+            if isinstance(record, TraceError):
+                return
+            self._newest = max(self._newest, record.step)
 
     # -- commands -----------------------------------------------------------------------------
 
@@ -190,6 +213,8 @@ class ReplayLoop:
             num_records=self._history.total,
             rejection=self._rejection,
             is_recording=True,
+            newest_step=self._newest if self._is_all_read else 0,
+            is_all_read=self._is_all_read,
             provenance=self._header.provenance,
             refused=REFUSED,
         )

@@ -21,13 +21,15 @@ Status = Literal["loading", "running", "paused", "idle", "failed", "closed"]
 class Failure(msgspec.Struct, frozen=True):
     """Why the engine cannot go on: the stage, the cause in a sentence, a command that may help.
 
-    `retry_s`: seconds until it is tried again by itself; None: it is not.
+    `retry_s`: seconds until it is tried again by itself; None: it is not. `title`: what is wrong with a
+    server, in some words; empty: with the model, in the stage.
     """
 
     stage: str
     message: str
     hint: str = ""
     retry_s: float | None = None
+    title: str = ""
 
 
 class Rejection(msgspec.Struct, frozen=True):
@@ -80,6 +82,8 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         load: the load generator, while it is on.
         verifying: finished requests that wait for their check alone; None: nobody checks.
         is_recording: a trace is played; there is no engine that could be asked anything.
+        newest_step: of a server or a recording, the newest step that was read, shown or not.
+        is_all_read: nothing comes after that one.
         provenance: whose records these are, and what in them is inferred or absent; None: this engine's own.
         refused: what cannot be asked of whoever makes the records, each with the reason in a sentence:
             `mode`, `limits`, `pace`, `load`, `model` (to be lent), `prompts`, `cancel`.
@@ -111,12 +115,24 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     load: LoadNow | None = None
     verifying: int | None = None
     is_recording: bool = False
+    newest_step: int = 0
+    is_all_read: bool = False
     provenance: Provenance | None = None
     refused: tuple[tuple[str, str], ...] = ()
 
     def why_refused(self, what: str) -> str:
         """Why something cannot be asked for; empty: it can."""
         return dict(self.refused).get(what, "")
+
+    @property
+    def is_out_of_sight(self) -> bool:
+        """Whether a server that was followed is gone: what is known of it is as it was last seen."""
+        return self.is_attached and self.model is not None and self.status == "failed"
+
+    @property
+    def num_held_back(self) -> int:
+        """Steps of a server that it has made and that are not shown."""
+        return max(0, self.newest_step - self.step) if self.is_attached else 0
 
     @property
     def is_attached(self) -> bool:

@@ -21,6 +21,7 @@ from engine.attach.llama_steps import StepBuilder
 from engine.attach.metrics_text import Samples
 from engine.attach.seen import StepSeen
 from engine.attach.seen_records import SeenRecords, Width
+from engine.attach.source import SourceAway
 from engine.attach.vllm_figures import scrape_of
 from engine.live.commands import Cancel
 from engine.live.state import EngineState, Failure, Rejection
@@ -94,7 +95,7 @@ def test_a_server_is_named_and_what_is_inferred_of_its_steps_is_said() -> None:
         assert (
             "batch fill" not in text and "0 of 0" not in text and "budget" not in text.partition("Slots")[0]
         )
-        assert "the server counts 40 steps, 90 output tokens" in text
+        assert "since its start the server counts 40 steps, 90 output tokens" in text
         assert "3 requests wait; the server does not say which" in text
         assert "Rebuilt from later counts" in text
         await pilot.press("escape", "k")
@@ -154,7 +155,9 @@ def test_a_lost_server_is_a_panel_and_what_was_seen_stays() -> None:
     feeder.ready(**attached(LLAMA))
 
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
-        failure = Failure("server", "it does not answer: it \x1b[31mbroke off", retry_s=4.0)
+        failure = Failure(
+            "server", "it does not answer: it \x1b[31mbroke off", retry_s=4.0, title=SourceAway.title
+        )
         feeder.play(llama_records(), **attached(LLAMA, status="failed", failure=failure))
         app.main.look()
         await pilot.pause()

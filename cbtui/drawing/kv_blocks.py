@@ -16,7 +16,7 @@ from cbtui.telling.naming import Badges
 from cbtui.telling.words import badge_cell, badge_cells, count, names, percent, ranges
 from engine.stream.records import NO_BLOCK, Segment, StepRecord
 
-FREE, REUSABLE, DEAD = "·", "◇", "░"
+FREE, REUSABLE, DEAD, RESERVED = "·", "◇", "░", "×"
 _EIGHTHS = "▏▏▎▍▌▋▊▉"
 #: How far back the table of a request is looked for that was not fed.
 _LOOK_BACK = 512
@@ -93,7 +93,7 @@ class PoolDrawing:
         assert record is not None
         self.badges: Badges = frame.badges
         self.size = frame.state.config.block_size
-        self.num_blocks = record.num_blocks
+        self.num_blocks, self._num_reserved = record.num_blocks, record.reserved_blocks
         #: How long a dead row holds its blocks: in static batching, and on a server that schedules ahead.
         self._until = "until the wave ends" if record.mode == "static" else "for one more row"
         self.owners = owners_of(frame)
@@ -130,6 +130,8 @@ class PoolDrawing:
 
     def _cell(self, block: int) -> Iterable[Piece]:
         holders = self._holders.get(block)
+        if block < self._num_reserved:
+            return ((RESERVED + " ", "dim"),)
         if holders is None:
             return ((REUSABLE + " ", "dim") if block in self._reusable else (FREE + " ", "faint"),)
         owner, place = holders[0]
@@ -145,12 +147,14 @@ class PoolDrawing:
         return letter, (_EIGHTHS[max(0, filled) * 8 // self.size], f"block:{badge.colour}")
 
     def _summary(self, record: StepRecord) -> list[Line]:
-        used = len(self._holders)
+        used, pool = len(self._holders), max(1, record.num_blocks - record.reserved_blocks)
         line: Line = (
-            (f"{used:,} of {count(record.num_blocks, 'block')}", "strong"),
-            (f" in use ({percent(used / record.num_blocks)})", ""),
-            (f" · {self.size} tokens each · {record.free_blocks:,} free after the step", "dim"),
+            (f"{used:,} of {count(pool, 'block')}", "strong"),
+            (f" in use in the step ({percent(used / pool)})", ""),
+            (f" · {self.size} tokens each · {record.free_blocks:,} free after it", "dim"),
         )
+        if record.reserved_blocks:
+            line = (*line, (f" · {RESERVED} never given out", "dim"))
         cached = record.cached_blocks
         if cached:
             line = (*line, (f", {cached:,} of them with a prefix to be used again", "dim"))

@@ -73,12 +73,16 @@ def server_lines(figures: Figures) -> list[Line]:
     return [((" ", ""), *line) for line in lines]
 
 
-def llama_line(figures: Figures) -> Line:
+def llama_line(figures: Figures, cells: int) -> Line:
     """The server's own counts since its start, beside what was seen of it; empty: it tells none."""
     counted = (("steps", "n_decode_total"), ("output tokens", "tokens_predicted_total"))
     told = [(figures.get(metric), name) for name, metric in counted]
     words = ", ".join(f"{value:,.0f} {name}" for value, name in told if value is not None)
-    return ((" since its start the server counts ", "dim"), (words, "strong")) if words else ()
+    if not words:
+        return ()
+    scopes = (" the server since its start: ", " server since start: ", " server: ")
+    scope = next((one for one in scopes if len(one) + len(words) <= cells), scopes[-1])
+    return ((scope, "dim"), (words, "strong"))
 
 
 def _apart(figures: Figures, prefix: str) -> dict[str, float]:

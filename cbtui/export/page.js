@@ -191,6 +191,8 @@
   for (const lane of data.lanes) lanesBySlot[lane[0]].push(lane);
   const most = (value) => steps.reduce((high, one) => Math.max(high, value(one)), 1);
   const mostPositions = most((one) => one.kinds.reduce((a, b) => a + b)), mostBlocks = most((one) => one.usedBlocks);
+  // A server may have no pool of blocks.
+  const hasBlocks = steps.some((one) => one.blocks), CHARTS = hasBlocks ? 2 : 1;
 
   function timelineScale() {
     const width = $("timeline-box").clientWidth;
@@ -202,8 +204,8 @@
   function drawTimeline() {
     const box = $("timeline-box"), canvas = $("timeline");
     const { width, px } = timelineScale();
-    const height = BAND + data.numSlots * LANE + 2 * CHART + AXIS;
-    const shownHeight = Math.min(height, BAND + visibleLanes * LANE + 2 * CHART + AXIS);
+    const height = BAND + data.numSlots * LANE + CHARTS * CHART + AXIS;
+    const shownHeight = Math.min(height, BAND + visibleLanes * LANE + CHARTS * CHART + AXIS);
     const whole = GUTTER + 10 + px * count;
     box.style.maxHeight = `${shownHeight + 16}px`;
     const pen = surface(canvas, width, height, whole, height);
@@ -287,7 +289,7 @@
     pen.fillStyle = css.quiet;
     for (let slot = 0; slot < data.numSlots; slot++) pen.fillText(slot, GUTTER - 10, BAND + slot * LANE + LANE / 2);
     pen.fillText("tokens", GUTTER - 8, BAND + data.numSlots * LANE + CHART / 2);
-    pen.fillText("KV", GUTTER - 8, BAND + data.numSlots * LANE + CHART * 1.5);
+    if (hasBlocks) pen.fillText("KV", GUTTER - 8, BAND + data.numSlots * LANE + CHART * 1.5);
     canvas.setAttribute("aria-label", `Timeline of ${plural(count, "step")} in ${plural(data.numSlots, "slot")}; step ${numberOf(at)} is shown`);
     canvas.dataset.origin = `${GUTTER - shift},${BAND}`;
     canvas.dataset.cell = `${px},${LANE}`;
@@ -313,6 +315,7 @@
         pen.fillRect(x(place), y - high, wide, high);
         y -= high;
       });
+      if (!hasBlocks) continue;
       const share = steps[place].usedBlocks / mostBlocks;
       pen.fillStyle = css.accent;
       pen.globalAlpha = 0.55;
@@ -337,7 +340,8 @@
       sign.style.color = kindColours()[kind];
       return name === "rejected" && !isDrafting ? [] : [sign, `${name}  `];
     });
-    $("under-timeline").replaceChildren("tokens of a step: ", ...signs.flat(), `· KV blocks in use, at most ${number(mostBlocks)} of ${number(steps[0].blocks)}`);
+    $("under-timeline").replaceChildren("tokens of a step: ", ...signs.flat(),
+      hasBlocks ? `· KV blocks in use, at most ${number(mostBlocks)} of ${number(steps[0].blocks)}` : "");
   }
 
   function timelineWords(event) {
@@ -346,7 +350,7 @@
     const parts = [`step ${number(numberOf(place))}`];
     const segment = one.segments.find((s) => s.slot === slot);
     if (slot >= 0 && slot < data.numSlots) parts.push(`slot ${slot}: ${segment ? `${requests[segment.request].letter} ${["prefill", "decode", "dead"][segment.kind]}` : "idle"}`);
-    parts.push(kindWords(one), `KV blocks ${number(one.usedBlocks)} of ${number(one.blocks)}`, time(one.ms));
+    parts.push(kindWords(one), ...(hasBlocks ? [`KV blocks ${number(one.usedBlocks)} of ${number(one.blocks)}`] : []), time(one.ms));
     $("under-timeline").textContent = parts.join(" · ");
   }
 
@@ -601,8 +605,8 @@
   function drawWaiting() {
     const one = steps[at];
     $("how-many").textContent = number(one.waitingCount);
-    const rows = one.waiting.slice(0, 12).map(([request, reason]) => {
-      const [words, lasts] = reasons[reason], waited = numberOf(at) - requests[request].submitted;
+    const rows = one.waiting.slice(0, 12).map(([request, reason, since]) => {
+      const [words, lasts] = reasons[reason], waited = numberOf(at) - since;
       const why = lasts && waited > 0 ? `${words} · ${plural(waited, "step")}` : words;
       return element("div", "wait", badge(request), element("span", "text", requests[request].prompt), element("span", "quiet", why));
     });
@@ -616,7 +620,7 @@
   function drawRow() {
     const one = steps[at];
     $("row-name").textContent = one.isPadded ? "Rectangle" : "Packed row";
-    $("row-size").textContent = `[${one.rows}, ${one.cols}] · ${kindWords(one)} · budget ${number(one.budget)}`;
+    $("row-size").textContent = `[${one.rows}, ${one.cols}] · ${kindWords(one)}${one.budget ? ` · budget ${number(one.budget)}` : ""}`;
     const rows = [];
     for (let row = 0; row < one.rows; row++) {
       const line = element("div", "tensor-row");

@@ -142,7 +142,12 @@ class _Steps:
         tokens = step.tokens
         held = sum(slot.held for slot in step.slots)
         waiting = [
-            [self._numbers[one.request_id], self._reason(one, held, step.draining)] for one in step.waiting
+            [
+                self._numbers[one.request_id],
+                self._reason(one, held, step.draining),
+                self._run.ledger[one.request_id].waits_since(step.step),
+            ]
+            for one in step.waiting
         ]
         fed = {segment.slot for segment in step.segments}
         standing_by = [
@@ -160,8 +165,8 @@ class _Steps:
             [tokens.prompt, tokens.decode, tokens.recomputed, tokens.dead, tokens.padding, tokens.rejected],
             step.max_num_seqs,
             step.max_num_batched_tokens,
-            step.num_blocks - step.free_blocks,
-            step.num_blocks,
+            step.num_blocks - step.reserved_blocks - step.free_blocks,
+            step.num_blocks - step.reserved_blocks,
             step.waiting_count,
             AS_BEFORE if waiting == self._waiting else waiting,
             AS_BEFORE if standing_by == self._standing_by else standing_by,

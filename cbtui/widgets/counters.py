@@ -84,6 +84,11 @@ def _gaps(frame: Frame) -> Line:
 
 def _done(frame: Frame) -> Line:
     metrics = frame.metrics
+    if frame.state.is_attached:
+        spell = f"{count(metrics.num_output_tokens, 'token')} in {count(metrics.num_steps, 'step')}"
+        done = f"{metrics.num_finished:,} of {metrics.num_requests:,}"
+        # Two scopes: since it is followed, and since it had nothing to do.
+        return ((" done ", "dim"), (done, "strong"), (f"  ·  since idle {spell}", "dim"))
     return (
         (" done ", "dim"),
         (f"{metrics.num_finished:,} of {metrics.num_requests:,}", "strong"),
@@ -114,7 +119,7 @@ def counter_lines(frame: Frame, cells: int, height: int) -> list[Line]:
             _latency(frame),
             _gaps(frame),
             _done(frame),
-            *([line] if (line := llama_line(figures)) else []),
+            *([line] if (line := llama_line(figures, cells)) else []),
         ]
         # Where not all fit, the least telling go first: batch fill, then the KV cache.
         while len(lines) > height and len(lines) > TALL:

@@ -80,9 +80,9 @@ def reason(frame: Frame, waiting: WaitingRecord) -> str:
 
 
 def steps_waited(frame: Frame, request_id: str) -> int:
-    """Steps that went by since the request arrived."""
+    """Steps that went by since the request arrived, or gave way."""
     step = frame.record.step if frame.record else frame.state.step
-    return max(0, step - frame.ledger[request_id].submitted_step)
+    return max(0, step - frame.ledger[request_id].waits_since(step))
 
 
 def _num_held(frame: Frame) -> int:

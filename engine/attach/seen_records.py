@@ -147,13 +147,15 @@ class SeenRecords:
         *,
         width: Width | None = None,
         pool: tuple[int, float | None] = (0, None),
+        reserved_blocks: int = 0,
     ) -> list[Record]:
         """What is to be recorded of a step.
 
         Args:
             width: of the whole step, where more is in it than the parts that are known. The record counts
                 all its tokens then; its shape is that of the known parts, for rows and masks to be drawn.
-            pool: KV blocks, and the share of them in use.
+            pool: KV blocks, and the share in use of those that are not reserved.
+            reserved_blocks: of the pool, blocks that nobody is ever given.
         """
         self._num_slots = num_slots
         if step.start_s == step.end_s and not step.parts:
@@ -180,7 +182,8 @@ class SeenRecords:
         # With others in it and not counted alone, nobody knows how wide it was.
         unknown = () if step.is_whole else ("requests",) if width else ("requests", "tokens")
         num_blocks, share = pool
-        used = round(num_blocks * share) if share is not None else 0
+        usable = max(0, num_blocks - reserved_blocks)
+        used = round(usable * share) if share is not None else 0
         record = StepRecord(
             step=self._step,
             epoch=1,
@@ -198,8 +201,9 @@ class SeenRecords:
             slots=slots,
             waiting_count=max(len(waiting), self.num_deferred or 0),
             waiting=waiting[:64],
-            free_blocks=max(0, num_blocks - used),
+            free_blocks=max(0, usable - used),
             num_blocks=num_blocks,
+            reserved_blocks=num_blocks - usable,
             kv_tokens=sum(slot.num_computed_tokens for slot in slots),
             events=self._events(
                 submitted=submitted,

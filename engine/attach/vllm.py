@@ -19,6 +19,7 @@ from engine.attach.seen import StepSeen
 from engine.attach.seen_records import NOT_YET
 from engine.attach.served import served_model
 from engine.attach.source import Opened, Queue, SourceLost
+from engine.attach.vllm_facts import NULL_BLOCKS
 from engine.attach.vllm_figures import Scrape, rise, scrape_of, sure_to_run, width_between
 from engine.config import SLOT_LIMIT, EngineConfig
 from engine.live.state import Arriving
@@ -207,7 +208,9 @@ class VllmSource(AskingSource):
         pool = (now.num_blocks, now.figures.get("kv_cache_usage_perc"))
         records: list[Record] = []
         for step in steps:
-            records += self._records.records(step, self._num_lanes, width=width, pool=pool)
+            records += self._records.records(
+                step, self._num_lanes, width=width, pool=pool, reserved_blocks=NULL_BLOCKS
+            )
             self._told_s = step.end_s
         return records
 

@@ -78,6 +78,10 @@ def info_of(header: Header, tokenizer_path: str = "", *, has_chat_template: bool
     )
 
 
+#: The first block of vLLM's pool stands for none; it is never given out.
+NULL_BLOCKS = 1
+
+
 def config_of(header: Header) -> EngineConfig:
     """Its limits, as far as this engine has them, too; of those that do not fit here as few
     as possible stay at the usual."""

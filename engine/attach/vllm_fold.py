@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from engine.attach.vllm_alive import Alive
-from engine.attach.vllm_facts import figures_of, mode_of
+from engine.attach.vllm_facts import NULL_BLOCKS, figures_of, mode_of
 from engine.attach.vllm_lines import (
     Arrived,
     Chunk,
@@ -308,6 +308,7 @@ class VllmFold:
             ),
             free_blocks=line.free,
             num_blocks=header.num_blocks,
+            reserved_blocks=min(NULL_BLOCKS, header.num_blocks),
             kv_tokens=self._alive.kv_tokens(header.block_size),
             events=Events(
                 admitted=admitted,

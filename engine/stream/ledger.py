@@ -100,6 +100,14 @@ class RequestStory:
         times, steps = self.token_times[:count], self.token_steps[:count]
         return [times[n] - times[n - 1] for n in range(1, len(times)) if steps[n] != steps[n - 1]]
 
+    def waits_since(self, step: int) -> int:
+        """The last step before it began to wait, for one that waits at `step`: it arrived, or gave way."""
+        since = self.submitted_step
+        for turn in self.turns:
+            if turn.kind == "gave way" and turn.step <= step:
+                since = turn.step - 1  # in that step it was not fed any more
+        return since
+
     def is_finished_at(self, step: int) -> bool:
         """Whether its terminal event came at or before `step`."""
         return self.finish_step is not None and self.finish_step <= step

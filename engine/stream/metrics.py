@@ -380,7 +380,7 @@ class Metrics:
             # An observed server may not tell its budget, or have no pool of blocks.
             batch_fill=last.tokens.total / (last.max_num_batched_tokens or math.inf),
             kv_tokens=last.kv_tokens,
-            kv_cache_usage=1 - last.free_blocks / last.num_blocks if last.num_blocks else 0.0,
+            kv_cache_usage=last.kv_cache_usage,
             ttft_p50_s=percentile(self._ttft, 0.5),
             ttft_p95_s=percentile(self._ttft, 0.95),
             itl_p50_s=percentile(self._itl, 0.5),

@@ -395,6 +395,7 @@ class StepRecord(msgspec.Struct, frozen=True, tag="step"):
         waiting_count: all waiting requests after this step's admissions.
         waiting: the first `WAITING_SHOWN` of them.
         free_blocks, num_blocks: KV pool after the step.
+        reserved_blocks: the first of the pool, which nobody is ever given (vLLM's null block).
         cached_blocks: those of the free ones that hold a prefix which may be used again.
         cached_runs: which these are, as runs [first, stop) of block ids; None: there are none, or the same
             as in the record before. Said anew when somebody enters, and every `CACHED_RUNS_EVERY` steps.
@@ -438,6 +439,13 @@ class StepRecord(msgspec.Struct, frozen=True, tag="step"):
     cached_runs: tuple[tuple[int, int], ...] | None = None
     inferred: tuple[str, ...] = ()
     missed: int = 0
+    reserved_blocks: int = 0
+
+    @property
+    def kv_cache_usage(self) -> float:
+        """The share of the pool in use after the step, 0-1; 0 where there is none."""
+        blocks = self.num_blocks - self.reserved_blocks
+        return 1 - self.free_blocks / blocks if blocks > 0 else 0.0
 
 
 class QuietRecord(msgspec.Struct, frozen=True, tag="quiet"):

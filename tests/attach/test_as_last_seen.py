@@ -134,8 +134,8 @@ def test_figures_a_server_no_longer_tells_are_not_shown() -> None:
     writer.figures({})
     (quiet,) = writer.quiet(2.0)
     assert isinstance(quiet, QuietRecord) and quiet.events.figures == (("n_decode_total", None),)
-    assert llama_line({"n_decode_total": None}) == ()
-    one = plain(llama_line({"n_decode_total": 912.0, "tokens_predicted_total": None}))
+    assert llama_line({"n_decode_total": None}, 44) == ()
+    one = plain(llama_line({"n_decode_total": 912.0, "tokens_predicted_total": None}, 44))
     assert "912 steps" in one and "not told" not in one and "since its start" in one
 
 

@@ -87,7 +87,7 @@ def test_the_data_is_the_records(mode: str) -> None:
         assert (row[4], row[5], row[6], sum(row[7])) == (*step.shape, step.num_keys, step.tokens.total)
         waiting = row[13] or waiting
         if step.waiting:
-            assert [order[place] for place, _ in waiting] == [one.request_id for one in step.waiting]
+            assert [order[place] for place, _, _ in waiting] == [one.request_id for one in step.waiting]
         for fields, segment in zip(row[15], step.segments, strict=True):
             assert order[fields[0]] == segment.request_id
             assert tuple(fields[3:9]) == (

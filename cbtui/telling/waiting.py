@@ -16,10 +16,12 @@ WORDS = {
     "encoding": "being tokenized",
     "paused": "paused",
     "next_step": "enters at the next step",
+    "held_here": "held back here until others have ended",
+    "held_steps": "its steps are held back",
     "not_in_a_slot_yet": "not in a slot yet",
 }
 #: Reasons that hold for a moment only: how long they lasted says nothing.
-MOMENTARY = ("loading", "encoding", "paused", "next_step", "not_in_a_slot_yet")
+MOMENTARY = ("loading", "encoding", "paused", "next_step", "not_in_a_slot_yet", "held_here", "held_steps")
 
 
 def why(badges: Badges, waiting: WaitingRecord, *, num_held: int = 0, draining: int = 0) -> str:

@@ -183,6 +183,8 @@ class Waiting(RequestList):
     def _show_title(self) -> None:
         doubt = mark(self._frame.state.provenance, "waiting") if self._frame else ""
         title = waiting_title(self._total, self.first_line, self.num_visible)
+        if self._frame and self._frame.is_live and (held := self._frame.state.num_held_here):
+            title += f" · {held:,} held back here"
         if self._frame and self._frame.is_live and self._frame.state.is_out_of_sight:
             title += " · as last seen"
         self.title(f"{title} · {doubt}" if doubt else title)

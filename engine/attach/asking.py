@@ -12,9 +12,12 @@ from itertools import count
 from engine.attach.address import Address, Key
 from engine.attach.http import Http
 from engine.attach.openai import N_TOP
-from engine.attach.prompts import Encode, Prompts
+from engine.attach.prompts import AT_ONCE, Encode, Own, Prompts
 from engine.attach.seen_records import SeenRecords
+from engine.attach.source import HELD_HERE, Queue
 from engine.live.commands import PromptRequest
+from engine.live.state import Arriving
+from engine.stream.records import WAITING_SHOWN, WaitingRecord
 
 
 class AskingSource:
@@ -57,13 +60,22 @@ class AskingSource:
             self._connection.close()
         self._connection = Http(self._address, self._key)
 
-    def _take_prompts(self, model: str, encode: Encode | None, n_top: int = N_TOP) -> None:
+    def _take_prompts(
+        self, model: str, encode: Encode | None, n_top: int = N_TOP, at_once: int = AT_ONCE
+    ) -> None:
         """From now on prompts can be sent, as `Prompts` does it; those sent before a loss stay known."""
         if self._prompts is not None:
             self._prompts.model = model
         else:
             self._prompts = Prompts(
-                self._address, self._key, model, encode, self._now, self._indices, n_top=n_top
+                self._address,
+                self._key,
+                model,
+                encode,
+                self._now,
+                self._indices,
+                n_top=n_top,
+                at_once=at_once,
             )
 
     def submit(self, requests: Sequence[PromptRequest]) -> None:
@@ -82,3 +94,35 @@ class AskingSource:
             self._prompts.close()
         if self._connection is not None:
             self._connection.close()
+
+
+def queue_of(
+    owns: Sequence[Own],
+    reason: Callable[[Own], str],
+    *,
+    waiting_count: int = 0,
+    waiting: tuple[WaitingRecord, ...] = (),
+    num_running: int = 0,
+) -> Queue:
+    """A queue with prompts sent from here that have not arrived: named as far as a record names them.
+
+    Args:
+        reason: why one waits that is on its way.
+    """
+    return Queue(
+        waiting_count=waiting_count,
+        waiting=waiting,
+        num_running=num_running,
+        arriving=tuple(
+            Arriving(
+                own.request_id,
+                own.index,
+                own.request.prompt,
+                own.request.max_tokens,
+                HELD_HERE if own.is_held else reason(own),
+            )
+            for own in owns[:WAITING_SHOWN]
+        ),
+        arriving_count=len(owns),
+        num_held=sum(own.is_held for own in owns),
+    )

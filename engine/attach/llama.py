@@ -16,20 +16,19 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from engine.attach.address import Address, Key
-from engine.attach.asking import AskingSource
+from engine.attach.asking import AskingSource, queue_of
 from engine.attach.llama_routes import Props, encode
 from engine.attach.llama_slots import NotSlots, read_slots
 from engine.attach.llama_steps import Known, StepBuilder
 from engine.attach.metrics_text import NotMetrics, Samples
 from engine.attach.plain import harmless
-from engine.attach.prompts import Own
+from engine.attach.prompts import at_once_for
 from engine.attach.seen import SlotSeen
 from engine.attach.source import Opened, Queue, SourceLost
 from engine.config import SLOT_LIMIT, EngineConfig
 from engine.live.commands import PromptRequest
-from engine.live.state import Arriving
 from engine.runner import ModelInfo
-from engine.stream.records import Provenance, Record
+from engine.stream.records import WAITING_SHOWN, Provenance, Record
 
 #: Seconds between two looks: the least and the most while something runs, and while nothing does.
 LOOK_LEAST_S, LOOK_MOST_S, LOOK_IDLE_S = 0.01, 0.025, 0.1
@@ -112,7 +111,7 @@ class LlamaSource(AskingSource):
         self._is_asleep = facts.is_sleeping
         samples = self._scrape()
         slots = _sleeping_slots(facts) if self._is_asleep else self._slots()
-        self._take_prompts(facts.model, encode)
+        self._take_prompts(facts.model, encode, at_once=at_once_for(len(slots)))
         self._come_back(slots)
         total = samples.sum(PREFIX + "n_decode_total") if samples else None
         if total is not None and not any(one.is_processing for one in slots):
@@ -324,21 +323,17 @@ class LlamaSource(AskingSource):
     def queue(self) -> Queue | None:
         """See `Source`."""
         waiting = self._records.waiting()
-        return Queue(
+        return queue_of(
+            self._records.arriving(),
+            lambda own: "next_step" if own.is_encoded else "encoding",
             waiting_count=max(len(waiting), self._records.num_deferred or 0),
-            waiting=waiting[:64],
-            arriving=tuple(_arriving(own) for own in self._records.arriving()[:64]),
+            waiting=waiting[:WAITING_SHOWN],
         )
 
     def submit(self, requests: Sequence[PromptRequest]) -> None:
         """See `Source`. What comes of them is looked for at once."""
         super().submit(requests)
         self._next_look_s = 0.0
-
-
-def _arriving(own: Own) -> Arriving:
-    reason = "encoding" if not own.is_encoded else "next_step"
-    return Arriving(own.request_id, own.index, own.request.prompt, own.request.max_tokens, reason)
 
 
 def _sleeping_slots(facts: Props) -> tuple[SlotSeen, ...]:

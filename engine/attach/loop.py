@@ -15,6 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from engine.attach.source import (
+    OWN,
     Opened,
     Queue,
     Refused,
@@ -41,15 +42,17 @@ from engine.live.commands import (
 from engine.live.guest import Lend
 from engine.live.load import StartLoad, StopLoad
 from engine.live.pace import Pace
-from engine.live.standing import config_of, standing_after
-from engine.live.state import EngineState, Failure, Rejection, Status
+from engine.live.standing import Standing, config_of, standing_after
+from engine.live.state import Arriving, EngineState, Failure, Rejection, Status
 from engine.runner import Loading
-from engine.stream.records import Provenance, QuietRecord, Record, StepRecord
+from engine.stream.records import WAITING_SHOWN, Provenance, QuietRecord, Record, StepRecord
 
 #: How long a read waits for news at most, seconds: what a key does is seen that soon.
 READ_S = 0.02
 #: Seconds between two tries of a lost server: the first, and the most they grow to.
 RETRY_S, RETRY_MOST_S = 0.5, 15.0
+#: Why a prompt waits whose steps are held back here.
+HELD_STEPS = "held_steps"
 #: Seconds between two looks at a server that is being started.
 STARTING_S = 0.1
 
@@ -110,6 +113,8 @@ class AttachLoop:
         self._tries = 0
         self._retry_at = 0.0
         self._held: deque[Record] = deque()
+        #: Prompts sent from here whose arrival stands in a record that is held back.
+        self._own_held: dict[str, Arriving] = {}
         #: The newest step that was read.
         self._newest = 0
         self._last: StepRecord | None = None
@@ -181,6 +186,14 @@ class AttachLoop:
             self._end(str(exc))
         else:
             self._held.extend(records)
+            self._own_held |= {
+                one.request_id: Arriving(
+                    one.request_id, one.index, one.prompt_text, one.max_tokens, HELD_STEPS
+                )
+                for record in records
+                for one in record.events.submitted
+                if one.request_id.startswith(OWN)
+            }
             self._newest = max((self._newest, *(r.step for r in records)))
 
     def _lose(self, why: SourceLost) -> None:
@@ -209,6 +222,8 @@ class AttachLoop:
         while self._held and (not self._pace.is_standing or len(self._held) > self._history.limit):
             record = self._held.popleft()
             self._history.append(record)
+            for one in record.events.submitted:
+                self._own_held.pop(one.request_id, None)
             if isinstance(record, QuietRecord):
                 self._late.append(record)
             else:
@@ -266,9 +281,11 @@ class AttachLoop:
 
     def _state(self) -> EngineState:
         last, now, opened = self._last, standing_after(self._last, self._late), self._opened
-        is_silent = self._pace.is_standing or (self._is_lost and self._starting is None)
+        is_silent = self._is_lost and self._starting is None
         queue = None if is_silent else self._source.queue()
         queue = queue or Queue(waiting_count=now.waiting_count, waiting=now.waiting)
+        if self._pace.is_standing:
+            queue = self._held_back(queue, now)
         return EngineState(
             status=self._status(
                 bool(now.slots or queue.num_running or queue.waiting_count or queue.arriving)
@@ -285,7 +302,8 @@ class AttachLoop:
             slots=now.slots,
             waiting_count=queue.waiting_count,
             waiting=queue.waiting,
-            arriving_count=len(queue.arriving),
+            arriving_count=queue.arriving_count,
+            num_held_here=queue.num_held,
             arriving=queue.arriving,
             num_records=self._history.total,
             newest_step=self._newest,
@@ -293,6 +311,17 @@ class AttachLoop:
             rejection=self._rejection,
             provenance=known.provenance if (known := self._starting or opened) else UNKNOWN,
             refused=(*REFUSED, *(opened.refused if opened else ())),
+        )
+
+    def _held_back(self, queue: Queue, now: Standing) -> Queue:
+        """The queue as the newest step that is shown has it; prompts sent from here stay in sight."""
+        held = tuple(self._own_held.values())
+        return msgspec.structs.replace(
+            queue,
+            waiting_count=now.waiting_count,
+            waiting=now.waiting,
+            arriving=(*held, *queue.arriving)[:WAITING_SHOWN],
+            arriving_count=len(held) + queue.arriving_count,
         )
 
     def _loading(self) -> Loading | None:

@@ -35,8 +35,11 @@ from engine.attach.plain import harmless
 from engine.attach.source import OWN, Refused
 from engine.live.commands import PromptRequest
 
-#: Prompts under way at a server at most; the others are sent as these end.
-AT_ONCE = 64
+#: Prompts under way at a server of unknown size at most; the others are held back here, and sent as these
+#: end: a server may be others', too.
+AT_ONCE = 16
+#: Of a server with so many slots: so many prompts for each, that none stands empty; and at least so many.
+A_SLOT, AT_LEAST = 2, 4
 #: Seconds between two prompts sent together, so that they arrive in their order.
 SPACING_S = 0.005
 #: How long a server may be silent in the middle of an answer: a long queue is silence, too.
@@ -62,6 +65,7 @@ class Own:
         prompt: its tokens, once they are known.
         prompt_token_ids: its ids, where the answer tells these.
         is_encoded: they are known, or never will be.
+        is_held: it is held back here, because enough others are under way.
         tokens, heard_s: output so far, and when each token of it was heard.
         finish, stop_string: why the server says it ended; its own counts may follow.
         reason, over_s: why it ended, and when that was heard; empty while anything may follow.
@@ -75,6 +79,7 @@ class Own:
     sent_s: float
     prompt: EncodedText = field(default_factory=EncodedText)
     is_encoded: bool = False
+    is_held: bool = True
     prompt_token_ids: tuple[int, ...] = ()
     tokens: list[Token] = field(default_factory=list)
     heard_s: list[float] = field(default_factory=list)
@@ -105,8 +110,13 @@ class Own:
 #: Asks a server for a prompt's tokens.
 Encode = Callable[[httpx2.AsyncClient, PromptRequest], Coroutine[None, None, EncodedText]]
 ABORTED = "abort"
-#: Whose, what, and when it was heard.
+#: Whose, what (None: it is on its way now), and when it was heard.
 _News = tuple[str, object, float]
+
+
+def at_once_for(num_slots: int) -> int:
+    """How many prompts may be under way at a server with so many slots."""
+    return max(AT_LEAST, A_SLOT * num_slots)
 
 
 class Prompts:
@@ -120,6 +130,7 @@ class Prompts:
         indices: arrival numbers, shared with whoever else numbers requests.
         n_top: as `body_of` has it.
         headers: sent along with each.
+        at_once: prompts under way at most.
     """
 
     def __init__(
@@ -132,6 +143,7 @@ class Prompts:
         indices: count[int],
         n_top: int = N_TOP,
         headers: Mapping[str, str] = MappingProxyType({}),
+        at_once: int = AT_ONCE,
     ) -> None:
         self._address, self._key = address, key
         self.model = model
@@ -146,7 +158,7 @@ class Prompts:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
         self._is_closed = False
-        self._gate = asyncio.Semaphore(AT_ONCE)
+        self._gate = asyncio.Semaphore(at_once)
         self._order = asyncio.Lock()
         self._client: httpx2.AsyncClient | None = None
         #: By request id, in the order they were sent.
@@ -213,6 +225,8 @@ class Prompts:
 
     def _take(self, own: Own, what: object, at_s: float) -> None:
         match what:
+            case None:
+                own.is_held = False
             case EncodedText():
                 own.prompt, own.is_encoded = what, True
             case Piece():
@@ -226,7 +240,7 @@ class Prompts:
                         setattr(own, name, value)
                 own.error = own.error or harmless(what.error)
             case str():  # why it is over, or nothing: it simply is
-                own.is_encoded = True
+                own.is_encoded, own.is_held = True, False
                 own.error = own.error or ("" if what == ABORTED else harmless(what))
                 if not (own.error or own.finish or what == ABORTED):
                     own.error = "the server ended its answer without a reason"
@@ -273,6 +287,7 @@ class Prompts:
         answer: asyncio.Future[str] | None = None
         try:
             async with self._gate:
+                say(None)
                 client = self._connections()
                 async with self._order:
                     say(await self._encoded(client, request))

@@ -19,6 +19,8 @@ from engine.stream.records import Provenance, Record, WaitingRecord
 
 #: How ids of requests that were sent from here begin.
 OWN = "own-"
+#: Why a prompt waits that was not sent yet: enough others are under way.
+HELD_HERE = "held_here"
 
 
 class SourceLost(Exception):
@@ -86,13 +88,16 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """How the queue stands between two steps, where a source knows better than its last record.
 
-    `arriving`: prompts sent from here that the server has not been seen to take up. `num_running`: requests
-    that run now, also those no record names.
+    `arriving`: the first prompts sent from here that the server has not been seen to take up, of
+    `arriving_count`; `num_held` of all are held back here. `num_running`: requests that run now, also those
+    no record names.
     """
 
     waiting_count: int = 0
     waiting: tuple[WaitingRecord, ...] = ()
     arriving: tuple[Arriving, ...] = ()
+    arriving_count: int = 0
+    num_held: int = 0
     num_running: int = 0
 
 

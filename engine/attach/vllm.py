@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from engine.attach.address import Address, Key
-from engine.attach.asking import AskingSource
+from engine.attach.asking import AskingSource, queue_of
 from engine.attach.metrics_text import NotMetrics, Samples
 from engine.attach.own_lanes import OwnLanes
 from engine.attach.seen import StepSeen
@@ -22,7 +22,6 @@ from engine.attach.source import Opened, Queue, SourceLost
 from engine.attach.vllm_facts import NULL_BLOCKS
 from engine.attach.vllm_figures import Scrape, rise, scrape_of, sure_to_run, width_between
 from engine.config import SLOT_LIMIT, EngineConfig
-from engine.live.state import Arriving
 from engine.runner import ModelInfo
 from engine.stream.metrics import RATE_WINDOW_S
 from engine.stream.records import Provenance, Record
@@ -220,12 +219,10 @@ class VllmSource(AskingSource):
         """See `Source`."""
         arriving = self._records.arriving()
         waiting = self._before.num_waiting if self._before else None
-        return Queue(
+        return queue_of(
+            arriving,
+            lambda _: NOT_YET,
             # Those sent from here are among those it counts.
-            waiting_count=max(0, (waiting or 0) - len(arriving)),
+            waiting_count=max(0, (waiting or 0) - sum(not own.is_held for own in arriving)),
             num_running=(self._before.num_running or 0) if self._before else 0,
-            arriving=tuple(
-                Arriving(own.request_id, own.index, own.request.prompt, own.request.max_tokens, NOT_YET)
-                for own in arriving[:64]
-            ),
         )

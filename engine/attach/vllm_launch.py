@@ -16,17 +16,27 @@ from engine.attach.http import Http
 from engine.attach.own_in_stream import OwnInStream, refusal
 from engine.attach.prompts import Prompts
 from engine.attach.served import served_model
-from engine.attach.source import Opened, Queue, Refused, SourceFailed, SourceLost, SourceStarting
+from engine.attach.source import (
+    HELD_HERE,
+    Opened,
+    Queue,
+    Refused,
+    SourceFailed,
+    SourceLost,
+    SourceStarting,
+)
 from engine.attach.stream import StreamSource
 from engine.attach.vllm_child import VllmChild
 from engine.live.commands import PromptRequest
 from engine.live.standing import standing_after
 from engine.live.state import Arriving, Failure
-from engine.stream.records import Provenance, QuietRecord, Record, StepRecord
+from engine.stream.records import WAITING_SHOWN, Provenance, QuietRecord, Record, StepRecord
 
 #: Of a data-parallel server the first rank is followed: what is typed goes there.
 FOLLOWED_RANK = {"X-data-parallel-rank": "0"}
 _UNTOLD = "it says so once it runs"
+#: Prompts under way: nobody else's are in its queue.
+_AT_ONCE = 64
 _STARTING = Provenance(engine="vLLM", absent=(("budget", _UNTOLD), ("mode", _UNTOLD)))
 
 
@@ -77,6 +87,7 @@ class LaunchedVllm:
             count(),
             n_top=0,
             headers=FOLLOWED_RANK,
+            at_once=_AT_ONCE,
         )
         early, self._early = self._early, []
         self.submit(early)
@@ -116,7 +127,13 @@ class LaunchedVllm:
         if not arriving:
             return None
         now = standing_after(self._last, self._late)
-        return Queue(waiting_count=now.waiting_count, waiting=now.waiting, arriving=arriving)
+        return Queue(
+            waiting_count=now.waiting_count,
+            waiting=now.waiting,
+            arriving=arriving[:WAITING_SHOWN],
+            arriving_count=len(arriving),
+            num_held=sum(one.reason == HELD_HERE for one in arriving),
+        )
 
     def _arriving(self) -> tuple[Arriving, ...]:
         early = [
@@ -124,7 +141,13 @@ class LaunchedVllm:
             for number, request in enumerate(self._early)
         ]
         sent = [
-            Arriving(own.request_id, own.index, own.request.prompt, own.request.max_tokens, "encoding")
+            Arriving(
+                own.request_id,
+                own.index,
+                own.request.prompt,
+                own.request.max_tokens,
+                HELD_HERE if own.is_held else "encoding",
+            )
             for own in self._own.unseen
         ]
         return (*early, *sent)

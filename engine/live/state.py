@@ -77,6 +77,7 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         waiting_count, waiting: as in `StepRecord`, as they are now.
         arriving_count, arriving: prompts without token ids yet, behind the waiting ones; the first
             `WAITING_SHOWN` of them.
+        num_held_here: of those, prompts that are not sent to the server yet.
         num_records: records appended to the history so far; a reader that has seen fewer has news.
         rejection: the last refused command.
         load: the load generator, while it is on.
@@ -109,6 +110,7 @@ class EngineState(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     waiting_count: int = 0
     waiting: tuple[WaitingRecord, ...] = ()
     arriving_count: int = 0
+    num_held_here: int = 0
     arriving: tuple[Arriving, ...] = ()
     num_records: int = 0
     rejection: Rejection | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -69,6 +70,10 @@ def attach(
     from cbtui.options import DEFAULT_MAX_TOKENS, LaunchOptions
     from engine.attach.address import read_address
 
+    if os.path.isfile(os.path.expanduser(url)):
+        raise ValueError(
+            f"{url} is a file, and attach wants a server's address: cbtui replay {url} opens a recording"
+        )
     address, asked, colours = read_address(url), sampling.asked(), theme_named(theme)
     factor, trace = checked_arrivals(arrivals), trace_path(record)
     need_terminal(reads_stdin=file == "-")

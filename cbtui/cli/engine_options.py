@@ -107,20 +107,41 @@ class EngineOptions:
         Raises:
             ValueError: there is no such mode or policy, or a limit cannot be.
         """
-        from engine.config import EngineConfig
+        from engine.config import ConfigError, EngineConfig
         from engine.scheduling.modes import mode_named
         from engine.scheduling.policies import policy_named
 
-        return EngineConfig(
-            mode=mode_named(mode).name,
-            max_num_seqs=self.slots,
-            max_num_batched_tokens=self.budget,
-            max_model_len=self.max_model_len,
-            num_blocks=self.num_blocks,
-            block_size=self.block_size,
-            policy=policy_named(self.policy).name,
-            prefix_caching=self.prefix_caching,
-        )
+        mode, policy = mode_named(mode).name, policy_named(self.policy).name
+        try:
+            return EngineConfig(
+                mode=mode,
+                max_num_seqs=self.slots,
+                max_num_batched_tokens=self.budget,
+                max_model_len=self.max_model_len,
+                num_blocks=self.num_blocks,
+                block_size=self.block_size,
+                policy=policy,
+                prefix_caching=self.prefix_caching,
+            )
+        except ConfigError as exc:
+            raise ConfigError(_in_options(str(exc))) from None
+
+
+#: Limits by the options that set them.
+_OPTIONS = {
+    "max_num_seqs": "--slots",
+    "max_num_batched_tokens": "--budget",
+    "max_model_len": "--max-model-len",
+    "num_blocks": "--num-blocks",
+    "block_size": "--block-size",
+}
+
+
+def _in_options(message: str) -> str:
+    """A sentence about limits in the words somebody typed."""
+    for name, option in _OPTIONS.items():
+        message = message.replace(name, option)
+    return message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

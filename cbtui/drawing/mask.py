@@ -73,7 +73,7 @@ class MaskDrawing:
         """The panel's title."""
         rows, queries = self._record.shape
         keys = self._record.num_keys
-        size = f"{queries:,} quer{'y' if queries == 1 else 'ies'} × {keys:,} keys"
+        size = f"{count(queries, 'query', 'queries')} × {count(keys, 'key')}"
         if self._record.layout == "padded":
             size = f"{count(rows, 'row')} of {size}"
         return f"Mask {size}{', folded' if self._layout.is_folded else ''}"

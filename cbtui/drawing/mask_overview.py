@@ -87,8 +87,9 @@ class OverviewMask:
         """The panel's title, with what a cell stands for."""
         queries, keys = self._record.shape[1], self._record.num_keys
         rows = f"{count(self._record.shape[0], 'row')} of " if self._record.layout == "padded" else ""
+        size = f"{count(queries, 'query', 'queries')} × {count(keys, 'key')}"
         one = f"a cell is {self.scale.queries} × {self.scale.keys}"
-        return f"Mask {rows}{queries:,} queries × {keys:,} keys, overview: {one}"
+        return f"Mask {rows}{size}, overview: {one}"
 
     def heading(self, first: int, width: int) -> Line:
         """Whose the keys are, of the first grids."""

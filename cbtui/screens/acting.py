@@ -16,6 +16,7 @@ from cbtui.following.follower import Follower
 from cbtui.following.foresight import Foresight
 from cbtui.following.frame import Frame
 from cbtui.following.link import Link
+from cbtui.looks.tokens import prose
 from cbtui.options import LaunchOptions
 from cbtui.screens.confirm import Answer, AskScreen, yes
 from cbtui.screens.live_settings import LiveSettings
@@ -23,10 +24,12 @@ from cbtui.screens.modes import ask_mode
 from cbtui.telling.first_prompts import hint
 from cbtui.telling.naming import letter_of
 from cbtui.telling.request_text import copied, output_text
+from cbtui.telling.words import count
 from cbtui.widgets.finished import finished_at
 from cbtui.widgets.messages import RequestOpened, RequestSelected
 from cbtui.widgets.prompt_bar import ChatClicked, LinesPasted, PromptBar, PromptsEntered
 from cbtui.widgets.text_view import TextView
+from engine.attach.source import OTHERS, OWN
 from engine.live.commands import Cancel, Command, Restart, SetMode, Step, Submit
 from engine.live.state import EngineState
 
@@ -55,6 +58,8 @@ class ActingScreen(Screen[None]):
         self._hints_given: set[str] = set()
         self._demo_was_sent = False
         self._rejections_seen = 0
+        #: Ended requests that were looked through for prompts a server refused.
+        self._ends_seen = 0
         self._foresight = Foresight()
         #: Whether what was said last still is so; None: it stays true.
         self._notice_holds: Callable[[EngineState], bool] | None = None
@@ -184,6 +189,28 @@ class ActingScreen(Screen[None]):
             bar.put_back(self._last_prompt)
             self._last_prompt = ""
         bar.say(rejection.message, is_error=True)
+
+    def say_refusals(self, state: EngineState) -> None:
+        """Prompts that a server said no to: why, beside the field, with the text back in it."""
+        ledger = self.follower.ledger
+        new = ledger.num_finished - self._ends_seen
+        self._ends_seen = ledger.num_finished
+        if new <= 0 or not state.is_attached:
+            return
+        stories = [ledger[one] for one in ledger.finished[-new:] if one in ledger.stories]
+        refused = [
+            (story, story.finish)
+            for story in stories
+            if story.finish and story.finish.reason == "error" and story.request_id.startswith(OWN)
+        ]
+        if not refused:
+            return
+        bar = self.query_one(PromptBar)
+        story, finish = refused[-1]
+        if len(refused) == 1 and finish.slot is None:
+            bar.put_back(story.request.prompt_text)
+        who = self._letter(story.request_id) if len(refused) == 1 else count(len(refused), "prompt")
+        bar.say(f"{who} failed: {prose(finish.error)}", is_error=True)
 
     # -- prompts ------------------------------------------------------------------------------
 
@@ -328,7 +355,9 @@ class ActingScreen(Screen[None]):
             self.say("↑↓ select a request first, then x cancels it")
             return
         letter = self._letter(request_id)
-        if orders.is_waiting(self.state, request_id):
+        if self.state.is_attached and request_id.startswith(OTHERS):
+            self.say(f"another client sent {letter}: only what was sent from here can be taken back")
+        elif orders.is_waiting(self.state, request_id):
             self._send(Cancel(request_id), f"{letter} cancelled")
         elif not orders.is_running(self.state, request_id):
             self.say(f"{letter} has ended already")
@@ -337,7 +366,9 @@ class ActingScreen(Screen[None]):
 
     def _ask_cancel(self, request_id: str, letter: str) -> None:
         def answered(is_yes: bool | None) -> None:
-            if is_yes:
+            if is_yes and not orders.is_running(self.state, request_id):
+                self.say(f"{letter} has ended meanwhile")
+            elif is_yes:
                 self._send(Cancel(request_id), f"{letter} cancelled")
 
         question = f"{letter} is running. What it has produced so far stays in Finished."

@@ -38,6 +38,7 @@ from cbtui.widgets.prompt_bar import PromptBar, PromptLeft
 from cbtui.widgets.slots import slot_rows
 from cbtui.widgets.tab_heads import TabChosen, TabHeads, heads_cells
 from cbtui.widgets.timeline import Timeline
+from cbtui.widgets.waiting import Waiting
 
 #: Keys of one action ask for one thing.
 _BY_ACTION = {key.action.partition("(")[0]: key for key in SCREEN_KEYS}
@@ -115,6 +116,7 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
         frame = self.frame()
         with self.app.batch_update():
             self.say_rejections(frame.state)
+            self.say_refusals(frame.state)
             self.drop_stale_notice(frame.state)
             shown = self.shown_frame(frame)
             self._arrange(frame, shown)
@@ -175,6 +177,8 @@ class MainScreen(TravelScreen, ExcursionScreen, WelcomingScreen):
         if text:
             self.query_one(Centre).say(text, is_failure=state.failure is not None or bool(state.stuck))
         arrangement = arrange(size, self._needs)
+        waiting = self.query_one("#waiting", Waiting)
+        waiting.head_cells = self._needs.tab_cells if arrangement.kind == "medium" else 0
         if arrangement.kind == "tiny":
             return  # another screen stands in front; what had focus keeps it
         deck = self.query_one(Deck)

@@ -128,7 +128,9 @@ class StoryLines:
         hits = self.story.num_cached_tokens
         lines = [_heading("KV blocks")]
         if segment is None or not segment.block_ids:
-            lines.append(_dim(" none in this step"))
+            whose = self.frame.state.provenance
+            why = whose.why_absent("blocks") if whose else ""
+            lines.append(_dim(f" {prose(why)}" if why else " none in this step"))
         else:
             size = self.frame.state.config.block_size
             left = segment.block_ids.count(NO_BLOCK)

@@ -138,7 +138,8 @@ def _lost_text(failure: Failure, retry_s: float) -> Content:
 
 
 def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """As a sentence begins, unless it begins with somebody's name for something."""
+    return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
 
 
 def centre_text(state: EngineState, is_untouched: bool) -> Content | None:

@@ -71,10 +71,11 @@ class RequestList(LinesView, can_focus=True):
             self._place = place
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by so many requests; from no cursor, to the first or last."""
+        """Move the cursor by so many requests; from no cursor, to the first or last. Without any here, the
+        screen looks for one elsewhere."""
         ids = [request_id for request_id in self.request_ids if request_id]
         if not ids:
-            return
+            raise SkipAction
         if self._selected in ids:
             at = min(len(ids) - 1, max(0, ids.index(self._selected) + by))
         else:

@@ -47,6 +47,10 @@ def facts(frame: Frame, request_id: str) -> str:
     return f"{made:,}/{story.request.max_tokens:,} tokens {when}, {where} · {prompt}"
 
 
+#: Of a request of an observed server that tells neither prompt nor output.
+NO_TEXT = "it is not among what was told"
+
+
 def whole_text(frame: Frame, request_id: str, dim: ContentStyle, strong: ContentStyle) -> Content:
     """Prompt and output in full: the prompt dim, a template's own tokens dimmest in brackets of their own."""
     story = frame.ledger[request_id]
@@ -66,6 +70,10 @@ def whole_text(frame: Frame, request_id: str, dim: ContentStyle, strong: Content
         if style is not None and piece:
             spans.append(Span(len(text), len(text) + len(piece), style))
         text += piece
+    if not text.strip() and frame.state.provenance is not None:
+        whose = frame.state.provenance
+        why = whose.why_absent("prompt_tokens") or whose.why_absent("output_tokens") or NO_TEXT
+        return Content.styled(f"No text to show: {prose(why)}.", dim)
     return Content(text, spans=spans)
 
 

@@ -163,12 +163,26 @@ def waiting_title(total: int, first: int, num_visible: int) -> str:
     return f"Waiting {first + 1}–{min(total, first + num_visible)} of {total:,}"
 
 
+def _remarks(frame: Frame) -> list[str]:
+    """What is said of the queue as a whole, beside its length."""
+    state, remarks = frame.state, []
+    if frame.is_live and state.num_held_here:
+        remarks.append(f"{state.num_held_here:,} held back here")
+    if frame.is_live and state.is_out_of_sight:
+        remarks.append("as last seen")
+    if doubt := mark(state.provenance, "waiting"):
+        remarks.append(doubt)
+    return remarks
+
+
 class Waiting(RequestList):
     """The panel of waiting requests; scrolls through those that a record names."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._total = 0
+        #: Cells of its title line that heads of tabs stand on.
+        self.head_cells = 0
 
     def _show(self, frame: Frame) -> None:
         in_view = slice(self.first_line, self.first_line + max(1, self.num_visible))
@@ -181,13 +195,13 @@ class Waiting(RequestList):
         self._show_title()
 
     def _show_title(self) -> None:
-        doubt = mark(self._frame.state.provenance, "waiting") if self._frame else ""
+        remarks = " · ".join(_remarks(self._frame)) if self._frame else ""
+        if self.head_cells:
+            # The heads name it; what else there is to say stands behind them.
+            self.title(f"{'─' * self.head_cells} {remarks}" if remarks else "")
+            return
         title = waiting_title(self._total, self.first_line, self.num_visible)
-        if self._frame and self._frame.is_live and (held := self._frame.state.num_held_here):
-            title += f" · {held:,} held back here"
-        if self._frame and self._frame.is_live and self._frame.state.is_out_of_sight:
-            title += " · as last seen"
-        self.title(f"{title} · {doubt}" if doubt else title)
+        self.title(f"{title} · {remarks}" if remarks else title)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Other lines, other columns."""

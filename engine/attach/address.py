@@ -26,6 +26,19 @@ class Address:
     url: str = ""
     socket: Path | None = None
 
+    @property
+    def hint(self) -> str:
+        """What may be wrong with it where nobody answers, as the end of a sentence; empty: nothing plain."""
+        if self.socket:
+            return ""
+        parts = urlsplit(self.url)
+        if parts.port is None:
+            port = 443 if parts.scheme == "https" else 80
+            return f"no port is named, which means {port} (llama.cpp listens on 8080, vLLM on 8000)"
+        if parts.scheme == "https":
+            return "if it speaks plain http, begin the address with http://"
+        return ""
+
     def __str__(self) -> str:
         return f"{_UNIX}{self.socket}" if self.socket else self.url
 

@@ -147,7 +147,7 @@ class LlamaSource(AskingSource):
         if not self._is_first:
             after = {(one.slot, one.task): one for one in slots if one.is_processing}
             gone = [one for one in before.values() if one.is_processing and (one.slot, one.task) not in after]
-            self._early = self._records.lost(gone, now)
+            self._early = [*self._records.lost(gone, now), *self._records.quiet(now)]
             self._records.missed(
                 max(
                     (
@@ -158,7 +158,6 @@ class LlamaSource(AskingSource):
                     default=0,
                 )
             )
-        self._early += self._records.quiet(now)
         self._is_first, self._agreed = False, None
         self._builder.begin(now, slots)
         self._newest = slots

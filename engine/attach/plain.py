@@ -7,6 +7,10 @@ MOST = 400
 
 
 def harmless(text: str) -> str:
-    """The text on one line without control characters (escape sequences, bidi marks), clipped."""
-    text = "".join(character if character.isprintable() else "\ufffd" for character in text[: MOST + 1])
+    """The text on one line, its tabs and line breaks as spaces, without control characters (escape
+    sequences, bidi marks), clipped."""
+    text = "".join(
+        character if character.isprintable() else " " if character.isspace() else "\ufffd"
+        for character in text[: MOST + 1]
+    )
     return text if len(text) <= MOST else text[: MOST - 1] + "…"

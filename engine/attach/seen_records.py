@@ -11,6 +11,7 @@ from itertools import count
 
 from engine.attach.prompts import Own
 from engine.attach.seen import Ended, Part, SlotSeen, StepSeen, Width
+from engine.attach.source import OTHERS
 from engine.attach.tokens import TokenNumbers, Told
 from engine.stream.records import (
     UNKNOWN_TOKEN,
@@ -353,7 +354,7 @@ class SeenRecords:
     def _request_of_other(self, seen: SlotSeen, at_s: float) -> RequestRecord:
         index = next(self._indices)
         return RequestRecord(
-            f"seen-{index}",
+            f"{OTHERS}{index}",
             index,
             (UNKNOWN_TOKEN,) * seen.num_prompt,
             seen.prompt_text,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from engine.attach.address import Address, Key
 from engine.attach.http import Http
 from engine.attach.llama import LlamaSource
-from engine.attach.source import Opened, Queue, Refused, Source, SourceLost
+from engine.attach.source import Opened, Queue, Refused, Source, SourceAway, SourceLost
 from engine.live.commands import PromptRequest
 from engine.stream.records import Record
 
@@ -40,6 +40,11 @@ class ServerSource:
         http = Http(self._address, self._key)
         try:
             metrics = http.ask("/metrics") or b""
+        except SourceAway as exc:
+            http.close()
+            hint = self._address.hint
+            raise SourceAway(f"{exc}; {hint}" if hint else str(exc)) from None
+        try:
             if b"vllm:" in metrics:
                 from engine.attach.vllm import VllmSource
 

@@ -19,6 +19,8 @@ from engine.stream.records import Provenance, Record, WaitingRecord
 
 #: How ids of requests that were sent from here begin.
 OWN = "own-"
+#: And the ids of those that are seen in a server's slots and were not.
+OTHERS = "seen-"
 #: Why a prompt waits that was not sent yet: enough others are under way.
 HELD_HERE = "held_here"
 

@@ -23,8 +23,7 @@ from engine.attach.seen import StepSeen
 from engine.attach.seen_records import SeenRecords, Width
 from engine.attach.source import SourceAway
 from engine.attach.vllm_figures import scrape_of
-from engine.live.commands import Cancel
-from engine.live.state import EngineState, Failure, Rejection
+from engine.live.state import EngineState, Failure
 from engine.runner import ModelInfo
 from engine.stream.records import STOP_OR_ABORT, Provenance, Record, StepRecord
 from engine.stream.trace_files import TraceRecorder, header_of, read_trace
@@ -178,21 +177,6 @@ def test_quitting_asks_only_for_prompts_sent_from_here() -> None:
     assert last.slots and num_unfinished(state) == 0
     own = tuple(msgspec.structs.replace(slot, request_id="own-1") for slot in last.slots[:1])
     assert num_unfinished(msgspec.structs.replace(state, slots=own)) == 1
-
-
-def test_what_a_server_is_not_asked_comes_back_as_an_answer() -> None:
-    feeder = Feeder()
-    feeder.ready(**attached(LLAMA))
-
-    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
-        feeder.play(llama_records(), **attached(LLAMA, rejection=Rejection(1, "the server sets the pace")))
-        app.main.look()
-        await pilot.press("escape", "down", "x")
-        await pilot.pause()
-        await pilot.press("x")
-        assert any(isinstance(one, Cancel) for one in feeder.commands)
-
-    drive(feeder, script)
 
 
 def test_a_recording_of_a_server_tells_the_same_when_it_is_replayed(tmp_path: Path) -> None:

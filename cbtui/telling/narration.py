@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cbtui.following.frame import Frame
-from cbtui.looks.pieces import Line, Piece, clip_line, join, say, wrap
+from cbtui.looks.pieces import Line, Piece, clip_line, join, line_width, say, wrap
 from cbtui.looks.tokens import prose
 from cbtui.telling.alone import verdict_line
 from cbtui.telling.naming import Badges
-from cbtui.telling.provenance import at_least
+from cbtui.telling.provenance import at_least, doubt_in_brief, inferred_in_brief
 from cbtui.telling.run_result import result_in_two_lines, result_lines
 from cbtui.telling.step_story import dead_in_brief, lasting_sentences, step_sentences
 from cbtui.telling.words import EMPTY, count, ended, listed, names, seconds
@@ -220,12 +220,12 @@ def brief(frame: Frame, log: EventLog, cells: int) -> list[Line]:
     if sentences:
         text = say(*[part for sentence in sentences for part in (sentence, " ")])
         first, *rest = wrap(text, cells)
-        # The second line stands for all that is cut off.
-        return (
-            [first, clip_line(say(rest[0], (" …", "dim")) if rest[1:] else rest[0], cells)]
-            if rest
-            else [first]
-        )
+        if not rest[1:]:
+            return [first, *rest]
+        # The second line stands for all that is cut off; what is not the server's own word is never cut.
+        doubt = doubt_in_brief(frame.record) or inferred_in_brief(frame.state.provenance)
+        end: Line = ((" …", "dim"), (f" {doubt}", "warn")) if doubt else ((" …", "dim"),)
+        return [first, (*clip_line(rest[0], cells - line_width(end)), *end)]
     is_drafting = frame.metrics.acceptance_rate is not None
     first_figures, second_figures = figures(frame.record, is_drafting=is_drafting)
     # The last two names and numbers of the second line: what is wasted.

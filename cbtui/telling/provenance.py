@@ -90,6 +90,11 @@ def doubt_in_brief(record: StepRecord) -> str:
     return " · ".join([*parts, *(["rebuilt"] if "steps" in record.inferred else [])])
 
 
+def inferred_in_brief(provenance: Provenance | None) -> str:
+    """That some of a source's steps is inferred, in a word or two; empty: all is its own word."""
+    return "inferred in part" if provenance is not None and provenance.inferred else ""
+
+
 def source_sentences(provenance: Provenance | None) -> list[Line]:
     """Whose steps these are, what is inferred and what is not told, each with its reason."""
     if provenance is None:

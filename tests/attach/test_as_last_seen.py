@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 from cbtui.app import CbtuiApp
 from cbtui.drawing.server_figures import llama_line
 from cbtui.looks.pieces import plain
+from cbtui.widgets.what_happened import WhatHappenedBrief
 from engine.attach.loop import UNKNOWN
 from engine.attach.seen import StepSeen
 from engine.attach.seen_records import SeenRecords
@@ -151,3 +152,18 @@ def test_a_llama_server_that_comes_back_without_metrics_takes_its_figures_along(
             server.answers["/slots"] = (DATA / "llama_slots_idle.json").read_bytes()
             one.wait(lambda: not one.state.failure)
             one.wait(lambda: any(("n_decode_total", None) in r.events.figures for r in one.records))
+
+
+@pytest.mark.parametrize("step", [7, 13])
+def test_where_there_are_two_lines_what_is_inferred_is_not_cut(step: int) -> None:
+    feeder = Feeder()
+    feeder.ready(**attached(LLAMA))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        feeder.play(llama_records(), upto=step, **attached(LLAMA, paused=True, status="paused"))
+        app.main.look()
+        await pilot.pause()
+        last = " ".join(str(line) for line in app.main.query_one("#news", WhatHappenedBrief).visible_lines())
+        assert "rebuilt" in last or "inferred in part" in last or "missed before" in last
+
+    drive(feeder, script, (80, 24))

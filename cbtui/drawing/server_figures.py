@@ -27,11 +27,6 @@ def is_told_in_figures(figures: Figures) -> bool:
     return "num_requests_running" in figures
 
 
-def counts_steps(figures: Figures) -> bool:
-    """Whether a server counts its steps beside those that were seen (llama.cpp's metrics)."""
-    return "n_decode_total" in figures
-
-
 def server_lines(figures: Figures) -> list[Line]:
     """The figures, the most telling first; one that is not told is said to be not told."""
     reasons = {name: value for name, value in _apart(figures, _BY_REASON).items() if value}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from cbtui.drawing.server_figures import counts_steps, is_told_in_figures, llama_line, server_lines
+from cbtui.drawing.server_figures import is_told_in_figures, llama_line, server_lines
 from cbtui.following.frame import Frame
 from cbtui.looks.bars import gauge, sparkline
 from cbtui.looks.pieces import Line, clip_line, join

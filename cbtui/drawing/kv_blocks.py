@@ -150,8 +150,10 @@ class PoolDrawing:
         used, pool = len(self._holders), max(1, record.num_blocks - record.reserved_blocks)
         line: Line = (
             (f"{used:,} of {count(pool, 'block')}", "strong"),
-            (f" in use in the step ({percent(used / pool)})", ""),
-            (f" · {self.size} tokens each · {record.free_blocks:,} free after it", "dim"),
+            # Some may be free again at its end.
+            (" in use in the step" if used + record.free_blocks > pool else " in use", ""),
+            (f" ({percent(used / pool)})", ""),
+            (f" · {self.size} tokens each · {record.free_blocks:,} free after the step", "dim"),
         )
         if record.reserved_blocks:
             line = (*line, (f" · {RESERVED} never given out", "dim"))

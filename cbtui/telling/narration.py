@@ -224,8 +224,8 @@ def brief(frame: Frame, log: EventLog, cells: int) -> list[Line]:
             return [first, *rest]
         # The second line stands for all that is cut off; what is not the server's own word is never cut.
         doubt = doubt_in_brief(frame.record) or inferred_in_brief(frame.state.provenance)
-        end: Line = ((" …", "dim"), (f" {doubt}", "warn")) if doubt else ((" …", "dim"),)
-        return [first, (*clip_line(rest[0], cells - line_width(end)), *end)]
+        end: Line = ((f" {doubt}", "warn"),) if doubt else ()
+        return [first, (*clip_line(say(rest[0], (" …", "dim")), cells - line_width(end)), *end)]
     is_drafting = frame.metrics.acceptance_rate is not None
     first_figures, second_figures = figures(frame.record, is_drafting=is_drafting)
     # The last two names and numbers of the second line: what is wasted.

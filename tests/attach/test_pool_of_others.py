@@ -35,7 +35,7 @@ def test_all_who_count_blocks_of_a_recording_agree(number: int) -> None:
     pool = last.num_blocks - 1
     assert last.reserved_blocks == 1 and 0 not in used
     drawing = PoolDrawing(frame, 100)
-    assert plain(drawing.head[0]).startswith(f"{len(used)} of {pool} blocks in use in the step")
+    assert plain(drawing.head[0]).startswith(f"{len(used)} of {pool} blocks in use")
     assert plain(drawing.line(len(drawing.head))).split()[1].startswith(RESERVED)
     ended = {one.request_id for one in last.events.released}
     if not ended:

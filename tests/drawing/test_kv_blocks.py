@@ -34,7 +34,7 @@ def test_every_block_has_its_owners_letter_and_how_full_it_is() -> None:
     frame = stage.step(1).frame()
     # Six and two tokens in blocks of four, each request in its slot's own stretch of the pool.
     assert grid(frame, 60) == [" 0 A█A▌· · · · · · B▌· · · · · · · · · · ·", "20 · · · ·"]
-    assert head(frame)[0] == "3 of 24 blocks in use in the step (12 %) · 4 tokens each · 21 free after it"
+    assert head(frame)[0] == "3 of 24 blocks in use (12 %) · 4 tokens each · 21 free after the step"
     assert head(frame)[1].split() == "A 2 blocks 6 of 8 places 0–1".split()
 
 

@@ -455,7 +455,7 @@
     canvas.dataset.step = numberOf(at);
     canvas.setAttribute("aria-label", `Mask of step ${numberOf(at)}: ${plural(queries, "query").replace("querys", "queries")} by ${plural(one.keys, "key")}`);
     const [kinds, which] = data.layers[layer];
-    $("mask-size").textContent = `${number(queries)} × ${number(one.keys)}, ${one.isPadded ? "a rectangle's rows below each other" : "block-diagonal"}${kinds && ` · ${kinds}`}`;
+    $("mask-size").textContent = `${number(queries)} × ${number(one.keys)}, ${one.isPadded ? "a rectangle's rows below each other" : "block-diagonal"}${kinds && ` · ${kinds}`}${data.header.maskDoubt && ` · ${data.header.maskDoubt}`}`;
     $("mask-size").title = which;
     maskWords();
   }

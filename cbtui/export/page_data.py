@@ -17,6 +17,7 @@ from cbtui.looks.colours import shape_colour, text_on
 from cbtui.looks.theme import CBTUI_DARK, CBTUI_LIGHT
 from cbtui.looks.tokens import prose, visible
 from cbtui.telling.naming import PALETTE
+from cbtui.telling.provenance import mark
 from cbtui.telling.step_story import step_sentences
 from cbtui.telling.waiting import MOMENTARY, why
 from cbtui.telling.words import ENDS
@@ -47,6 +48,7 @@ def page_data(run: RecordedRun) -> dict[str, Any]:
             "threads": run.header.num_threads,
             "engine": prose(run.header.provenance.engine) if run.header.provenance else "",
             "unsure": _unsure(run.header.provenance),
+            "maskDoubt": mark(run.header.provenance, "mask"),
         },
         "modes": run.modes,
         "windows": [kind.window for kind in kinds],

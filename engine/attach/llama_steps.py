@@ -223,7 +223,7 @@ def _cut(was: SlotSeen, room: int | None, guess: int) -> _Run:
         return _Run(_units(was, was, num_output), True, counts_all=False, ended=ended)
     left = was.num_prompt - was.num_fed
     units = [Part(was, True, was.num_fed, left, None, not was.num_processed)] if left and room != 0 else []
-    return _Run(units, True, counts_all=False, ended=Ended(was, 0, "stop", False))
+    return _Run(units, True, counts_all=False, ended=Ended(was, 0, END_NOT_TOLD, False))
 
 
 def _ending(was: SlotSeen, room: int | None, guess: int, known: Known | None) -> _Run:

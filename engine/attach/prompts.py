@@ -158,6 +158,7 @@ class Prompts:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
         self._is_closed = False
+        self._at_once = at_once
         self._gate = asyncio.Semaphore(at_once)
         self._order = asyncio.Lock()
         self._client: httpx2.AsyncClient | None = None
@@ -174,10 +175,12 @@ class Prompts:
             if request.made_up is not None:
                 raise Refused("a prompt known by its length alone needs a model here; a server wants text")
         sent = []
-        for request in requests:
+        under_way = sum(not (own.is_over or own.is_held) for own in self.all.values())
+        for number, request in enumerate(requests, under_way):
             index = next(self._indices)
             seed = request.seed if request.seed is not None else self._new_seed()
             own = Own(f"{OWN}{index}", index, request, seed, self._now_s())
+            own.is_held = number >= self._at_once
             self.all[own.request_id] = own
             sent.append(own)
         loop = self._running()

@@ -81,9 +81,6 @@ class ExcursionScreen(ActingScreen):
             self._send(StopLoad())
             self.say(f"load stopped after {count(state.load.num_arrived, 'request')}; those that came stay")
             return
-        if state.is_recording:
-            self.say("load needs a model, and a recording has none")
-            return
         if state.model is None or state.status in ("loading", "failed"):
             self.say(self._why_not_yet("load"))
             return

@@ -11,6 +11,7 @@ from cbtui.looks.pieces import plain
 from cbtui.screens.load import Capacity, LoadScreen, outlook, spec_of, written
 from cbtui.widgets.header import Header
 from cbtui.widgets.prompt_bar import PromptBar
+from engine.live import replay
 from engine.live.load import LoadError, LoadNow, LoadSpec, StartLoad, StopLoad
 from tests.app.replay import Feeder, drive
 
@@ -59,9 +60,9 @@ def test_a_recording_cannot_be_loaded() -> None:
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
         await pilot.press("escape", "g")
         assert app.screen is app.main
-        assert "a recording has none" in app.main.query_one(PromptBar).notice
+        assert app.main.query_one(PromptBar).notice.startswith(replay.NO_MODEL)
 
-    drive(ready(is_recording=True), script)
+    drive(ready(is_recording=True, refused=replay.REFUSED), script)
 
 
 def test_a_mistake_is_said_at_once_and_starts_nothing() -> None:

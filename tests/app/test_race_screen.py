@@ -15,6 +15,7 @@ from cbtui.screens.race import RaceScreen
 from cbtui.widgets.lines import LinesView
 from cbtui.widgets.prompt_bar import PromptBar
 from engine.config import EngineConfig
+from engine.live import replay
 from engine.live.commands import Close, Command, Pause, PromptRequest, Resume, SetSpeed, Step
 from engine.live.guest import Lend
 from engine.workload import tutorial_workload
@@ -282,12 +283,12 @@ def test_a_race_of_many_says_which_it_takes() -> None:
 
 
 def test_where_there_is_no_model_of_its_own_a_race_says_so_and_lessons_have_the_toy() -> None:
-    feeder = ready(is_recording=True)
+    feeder = ready(is_recording=True, refused=replay.REFUSED)
 
     async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
         await pilot.press("escape", "r")
         assert app.screen is app.main
-        assert app.main.query_one(PromptBar).notice.startswith("a race needs a model of its own")
+        assert app.main.query_one(PromptBar).notice.startswith(replay.NO_MODEL)
         await pilot.press("l")
         assert "on a toy model: your own engine" in str(app.screen.query_one(".question").content)  # type: ignore[attr-defined]
 

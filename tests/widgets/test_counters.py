@@ -35,7 +35,9 @@ def test_a_servers_own_counts_are_shown_where_it_counts(
     frame = Stage().tutorial().step(7).frame("running")
     frame = dataclasses.replace(frame, metrics=msgspec.structs.replace(frame.metrics, figures=figures))
     text = "\n".join(plain(line) for line in counter_lines(frame, 60, 20))
-    assert ("the server counts 40 steps" in text) == is_counted and ("the server" in text) == is_counted
+    assert ("the server since its start: 40 steps" in text) == is_counted and (
+        "the server" in text
+    ) == is_counted
 
 
 def test_before_the_first_step_no_time_is_told() -> None:

@@ -1,7 +1,8 @@
-"""RMSNorm in one call instead of the six operations transformers' modules spell it out in.
+"""RMSNorm in fewer operations than transformers' modules spell it out in.
 
-At a few rows each of those costs more in being called than in computing. Which modules are RMSNorms is
-guessed from their name and shape, and believed only where the fused operator gives what they give.
+At a few rows each of those costs more in being called than in computing. On a CPU torch's own `rms_norm` is
+the same six operations behind one name; in float32 they are five here, three of them on one number a row.
+Which modules are RMSNorms is guessed from their name and shape, and believed only where the result is theirs.
 """
 
 from __future__ import annotations
@@ -24,9 +25,14 @@ class FusedNorm:
     def __init__(self, weight: torch.Tensor, epsilon: float) -> None:
         self._weight = weight
         self._epsilon = epsilon
+        self._as_tensor = torch.full((1,), epsilon)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return rms_norm(x, self._weight.shape, self._weight, self._epsilon)
+        if x.dtype != torch.float32:
+            return rms_norm(x, self._weight.shape, self._weight, self._epsilon)
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        scale = torch.addcmul(self._as_tensor, norm, norm, value=1 / x.shape[-1]).rsqrt_()
+        return (x * scale).mul_(self._weight)
 
 
 def fuse_norms(model: torch.nn.Module) -> int:

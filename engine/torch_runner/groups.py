@@ -69,11 +69,14 @@ class Group:
             rows = layer.index_select(1, self.cells)
             shape = (rows.shape[0], self.num_sequences, self.num_keys, rows.shape[2])
             return rows.view(shape).transpose(0, 1)
-        (first, stride), count = self.cells, self.num_keys
-        if self.num_sequences == 1:
-            return layer[:, first : first + count].unsqueeze(0)
-        end = first + (self.num_sequences - 1) * stride + count
-        return layer[:, first:end].unfold(1, count, stride).permute(1, 0, 3, 2)
+        first, stride = self.cells
+        heads, _, dim = layer.shape
+        of_head, of_cell, of_number = layer.stride()
+        return layer.as_strided(
+            (self.num_sequences, heads, self.num_keys, dim),
+            (stride * of_cell, of_head, of_cell, of_number),
+            layer.storage_offset() + first * of_cell,
+        )
 
     def stacked_bias(self, num_groups: int) -> torch.Tensor | None:
         """The bias for `num_groups` query heads of a key head stacked on the query axis: `[S, 1, G*L, K]`."""

@@ -103,13 +103,17 @@ def attend(
 ) -> torch.Tensor:
     """Attention of a step by its groups; tensors are those of `segment_attention`."""
     rows, heads, columns, dim = query.shape
-    queries = query.transpose(1, 2).reshape(rows * columns, heads, dim)
     keys, values = key[0], value[0]
     groups = step.groups(window)
+    is_fused = scores.softcap is None and scores.sinks is None
+    if is_fused and groups.in_order and len(groups.members) == 1 and groups.members[0].num_queries == 1:
+        output = _attend_once(groups.members[0], query, keys, values, scores.scale)
+        return output.reshape(rows, columns, heads, -1)
+    queries = query.transpose(1, 2).reshape(rows * columns, heads, dim)
     parts = []
     for group in groups.members:
         own = queries if len(groups.members) == 1 and groups.in_order else queries[group.queries]
-        if scores.softcap is None and scores.sinks is None:
+        if is_fused:
             parts.append(_attend(group, own, keys, values, scores.scale))
         else:
             parts.append(_attend_by_hand(group, own, keys, values, scores))
@@ -120,6 +124,34 @@ def attend(
         for group, part in zip(groups.members, parts, strict=True):
             output[group.queries] = part
     return output.view(rows, columns, heads, -1)
+
+
+def _attend_once(
+    group: Group, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Fused attention where every sequence of the step has one query and all attend in one call, as most
+    steps do. With few rows calling costs as much as computing, so no view is made on the way.
+
+    Args:
+        query: `[B, heads, L, dim]`, B or L being 1.
+
+    Returns:
+        `[S, kv_heads, heads a key head, value_dim]`.
+    """
+    rows, heads, _, dim = query.shape
+    kv_heads = keys.shape[0]
+    of_row, of_head, of_column, of_number = query.stride()
+    per_kv = heads // kv_heads
+    return scaled_dot_product_attention(
+        query.as_strided(
+            (group.num_sequences, kv_heads, per_kv, dim),
+            (of_column if rows == 1 else of_row, per_kv * of_head, of_head, of_number),
+        ),
+        group.read(keys),
+        group.read(values),
+        attn_mask=group.bias,
+        scale=scale,
+    )
 
 
 def _attend(

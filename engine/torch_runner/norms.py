@@ -25,7 +25,7 @@ class FusedNorm:
     def __init__(self, weight: torch.Tensor, epsilon: float) -> None:
         self._weight = weight
         self._epsilon = epsilon
-        self._as_tensor = torch.full((1,), epsilon)
+        self._as_tensor = torch.full((1,), epsilon, device=weight.device)
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if x.dtype != torch.float32:

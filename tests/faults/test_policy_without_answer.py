@@ -116,9 +116,9 @@ def test_it_is_said_over_whatever_stands_in_front(
             await pilot.press("f1")
             app.link.commands.put(Submit((PromptRequest(prompt="ab", max_tokens=3),)))
             assert await asyncio.to_thread(policy.was_asked.wait, 10)
-            while not app.main.follower.state.stuck:
+            while not app._notifications:  # a notice is a message of its own, behind the state it tells of
                 await pilot.pause(0.02)
-            assert app.screen is not app.main
+            assert app.main.follower.state.stuck and app.screen is not app.main
             (said,) = app._notifications
             assert said.message.startswith("the policy silent has not answered for")
             policy.may_answer.set()

@@ -72,6 +72,7 @@ def test_it_runs_on_by_the_same_key_and_both_are_said() -> None:
         app.main.look()
         await pilot.press("space")
         assert feeder.commands == [Pause(), Resume()]
+        await pilot.pause()
         assert [one.message for one in app._notifications] == ["‖ paused", "▶ runs on"]
 
     drive(feeder, script)

@@ -37,21 +37,27 @@ def welcome() -> Content:
     )
 
 
-def following(provenance: Provenance) -> Content:
-    """What to do first where a server is followed."""
-    return Content.assemble(
+def following(provenance: Provenance, no_prompts: str) -> Content:
+    """What to do first where a server is followed.
+
+    Args:
+        no_prompts: why it can be sent none from here; empty: it can.
+    """
+    parts: list[Content | str | tuple[str, str]] = [
         ("Following ", "bold"),
         (prose(provenance.engine), "bold"),
         "\n",
         prose(provenance.address),
         "\nIt stays as it is. Steps are drawn as its clients ask.\n",
-        ("Type a prompt", "bold"),
-        ": it is sent as any client sends one.\n",
-        ("Esc space", "$accent bold"),
-        ": hold its steps back, and read what is inferred.\n",
-        ("Esc d", "$accent bold"),
-        ": the tutorial's six requests.",
-    )
+    ]
+    if not no_prompts:
+        parts += [("Type a prompt", "bold"), ": it is sent as any client sends one.\n"]
+    parts += [("Esc space", "$accent bold"), ": hold its steps back, and read what is inferred.\n"]
+    if no_prompts:
+        parts += [f"{_capital(no_prompts)}."]
+    else:
+        parts += [("Esc d", "$accent bold"), ": the tutorial's six requests."]
+    return Content.assemble(*parts)
 
 
 def loading_text(loading: Loading | None, *, is_paused: bool = False) -> Content:
@@ -155,7 +161,7 @@ def centre_text(state: EngineState, is_untouched: bool) -> Content | None:
     if state.status == "loading":
         return loading_text(state.loading, is_paused=state.paused)
     if is_untouched and state.provenance is not None and state.is_attached:
-        return following(state.provenance)
+        return following(state.provenance, state.why_refused("prompts"))
     return welcome() if is_untouched else None
 
 

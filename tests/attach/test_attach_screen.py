@@ -16,6 +16,7 @@ from textual.pilot import Pilot
 from cbtui.app import CbtuiApp
 from cbtui.widgets.centre import Centre
 from cbtui.widgets.slots import OTHERS
+from engine.attach import stream
 from engine.attach.llama import _ABSENT, _INFERRED
 from engine.attach.llama_steps import StepBuilder
 from engine.attach.metrics_text import Samples
@@ -77,6 +78,19 @@ def seen(app: CbtuiApp) -> str:
     """All text on the screen, with single spaces."""
     texts = re.findall(r"<text[^>]*>(.*?)</text>", app.export_screenshot())
     return " ".join(" ".join(unescape(text) for text in texts).split())
+
+
+@pytest.mark.parametrize("refused", [(), stream.REFUSED])
+def test_who_can_be_sent_nothing_is_not_said_to_take_prompts(refused: tuple[tuple[str, str], ...]) -> None:
+    feeder = Feeder()
+    feeder.ready(**attached(LLAMA, refused=refused))
+
+    async def script(app: CbtuiApp, pilot: Pilot[None]) -> None:
+        text = str(app.main.query_one(Centre).content)
+        assert ("Type a prompt" in text) == ("Esc d" in text) == (not refused)
+        assert ("only tells what happens" in text) == bool(refused)
+
+    drive(feeder, script)
 
 
 def test_a_server_is_named_and_what_is_inferred_of_its_steps_is_said() -> None:

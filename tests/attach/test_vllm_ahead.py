@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +23,6 @@ from engine.stream.soundness import Soundness
 from tests.app.replay import Feeder, drive
 
 PATIENCE_S = 20.0
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:  # a socket's path has to be short
-        yield Path(name)
 
 
 @pytest.fixture

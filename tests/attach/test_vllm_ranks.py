@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import multiprocessing
 import os
 import socket
-import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,18 +16,6 @@ import pytest
 from engine.attach.vllm_facts import provenance_of
 from engine.attach.vllm_lines import Header, decode
 from engine.attach.vllm_ranks import others_in_words, ranks_beside
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:  # a socket's path has to be short
-        yield Path(name)
-
-
-@pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> Any:
-    fake_vllm.install(monkeypatch)
-    return importlib.import_module("cbtui_vllm.scheduler")
 
 
 def rank(number: int) -> Any:

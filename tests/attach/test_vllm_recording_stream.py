@@ -8,7 +8,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -25,12 +24,6 @@ from cbtui_vllm.stream import Stream
 HEADER = {"k": "header", "cbtui_vllm": 1}
 #: Far more than one machine needs; a thread that never answers fails the test.
 PATIENCE_S = 20.0
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:  # a socket's path has to be short
-        yield Path(name)
 
 
 def socket_stream(folder: Path) -> Stream:

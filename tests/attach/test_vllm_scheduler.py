@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ast
 import gc
-import importlib
 import json
 import logging
 import socket
 import sys
-import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -35,18 +32,6 @@ from engine.attach.vllm_requests import table_from
 from engine.stream.records import NO_BLOCK, STOP_OR_ABORT, Record, StepRecord
 
 PATIENCE_S = 20.0
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:  # a socket's path has to be short
-        yield Path(name)
-
-
-@pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> Any:
-    fake_vllm.install(monkeypatch)
-    return importlib.import_module("cbtui_vllm.scheduler")
 
 
 def made(module: Any, setting: str, patch: pytest.MonkeyPatch, **limits: Any) -> Any:
